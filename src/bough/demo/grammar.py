@@ -135,11 +135,15 @@ def _slot(text: str) -> tuple[str, Slot]:
     return name, Slot(concepts, float(weight or 1), bool(optional))
 
 
+def usable(items: Sequence[Item], split: Split) -> list[Item]:
+    return [item for item in items if split == "dev" or not item.kept]
+
+
 def choose(rng: Random, items: Sequence[Item], split: Split) -> Item:
-    """One item: in train never a kept one; in dev a kept one half of the time, if there is any."""
+    """One item: in train never a kept one; in dev a kept one two times in five, if there is any."""
     seen = [item for item in items if not item.kept]
     kept = [item for item in items if item.kept]
-    if split == "dev" and kept and (not seen or rng.random() < 0.5):
+    if split == "dev" and kept and (not seen or rng.random() < 0.4):
         return rng.choice(kept)
     return rng.choice(seen)
 
@@ -156,14 +160,14 @@ def draw(rng: Random, family: Family, split: Split) -> Meaning:
     return meaning
 
 
-def say(rng: Random, text: str, meaning: Meaning | None = None) -> str:
-    """The line with its choices made and its slots filled, as a tidy sentence."""
+def fill(rng: Random, text: str, meaning: Meaning | None = None) -> str:
+    """The line with its choices made and its slots filled."""
     while match := re.search(r"\[([^\[\]]*)\]", text):
         text = text[: match.start()] + rng.choice(match[1].split("|")) + text[match.end() :]
     for name in re.findall(r"\{(\w+)\}", text):
         concept = (meaning or {})[name]
         text = text.replace("{" + name + "}", rng.choice(concept.words) if concept else "")
-    return tidy(text)
+    return text
 
 
 def tidy(text: str) -> str:
@@ -172,3 +176,8 @@ def tidy(text: str) -> str:
     text = re.sub(r" +([,.;:?!])", r"\1", text)
     text = re.sub(r"\b([Aa])n? (?=(?!one|uni|use|usu|eu)[aeiou]|hour|honest)", r"\1n ", text)
     return re.sub(r"(^|[.?!] )([a-z])", lambda match: match[1] + match[2].upper(), text)
+
+
+def content(text: str) -> set[str]:
+    """The words that carry the meaning, roughly: all but the short ones."""
+    return {word for word in re.findall(r"[a-z]+", text.lower()) if len(word) > 3}

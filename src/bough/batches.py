@@ -1,0 +1,231 @@
+"""Texts to tokens, once; then which examples come next, and packed without padding.
+
+A *sequence* is one run of tokens through the encoder: a text, a joint pair, or one text of a twin
+pair. A *batch* packs the sequences of all its examples, of all tasks, end to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from bough.rows import Rows
+from bough.tasks import Task
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Token ids and segment ids of many sequences, end to end."""
+
+    ids: NDArray[np.int32]
+    types: NDArray[np.int8]
+    bounds: Ints  # sequence i is ids[bounds[i] : bounds[i + 1]]
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.bounds)
+
+
+def tokenise(
+    texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, longest: int
+) -> tuple[Sequences, int]:
+    """Each text, or joint pair, as one sequence; and how many were cut to the longest length.
+
+    A pair that is too long loses tokens from the longer text first.
+    """
+    tokenizer.enable_truncation(longest, strategy="longest_first")
+    inputs = [t[0] if len(t) == 1 else (t[0], t[1]) for t in texts]
+    encodings = tokenizer.encode_batch_fast(inputs)
+    lengths = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
+    bounds = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+    ids = np.empty(bounds[-1], np.int32)
+    types = np.empty(bounds[-1], np.int8)
+    for encoding, start, end in zip(encodings, bounds, bounds[1:], strict=False):
+        ids[start:end] = encoding.ids
+        types[start:end] = encoding.type_ids
+    cut = sum(1 for encoding in encodings if encoding.overflowing)
+    return Sequences(ids, types, bounds), cut
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Sequences ready for the encoder, in the order of the batch."""
+
+    tokens: Tensor  # [tokens, 3]: id, segment, position
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Sequences, Ints]]) -> Pack:
+        """The chosen sequences of each part, part after part."""
+        ids, types, lengths = [], [], []
+        for sequences, chosen in parts:
+            size = sequences.lengths[chosen]
+            rows = _ranges(sequences.bounds[chosen], size)
+            ids.append(sequences.ids[rows])
+            types.append(sequences.types[rows])
+            lengths.append(size)
+        every = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
+        tokens = np.stack(
+            [
+                np.concatenate(ids).astype(np.int64),
+                np.concatenate(types).astype(np.int64),
+                _ranges(np.zeros(len(every), np.int64), every),
+            ],
+            axis=1,
+        )
+        return cls(torch.from_numpy(tokens), tuple(every.tolist()))
+
+
+def _ranges(starts: Ints, sizes: Ints) -> Ints:
+    """start, start + 1, ... of each size, one after another."""
+    shift = np.repeat(starts - (sizes.cumsum() - sizes), sizes)
+    return np.arange(int(sizes.sum())) + shift
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A pack, and which of its sequences are whose examples: task -> [examples, 1 or 2]."""
+
+    pack: Pack
+    seats: Mapping[str, Tensor]
+    targets: Mapping[str, Tensor]
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.pack.lengths)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One task's split, tokenised: example i is the sequences `seats[i]`."""
+
+    sequences: Sequences
+    seats: Ints  # [examples, 1], or [examples, 2] for twin pairs
+    targets: Tensor | None  # class indices, or values in the label's own range
+    cut: int  # sequences that were longer than the encoder or the recipe allows
+
+    @classmethod
+    def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
+        n = len(rows)
+        if task.twin:
+            texts = [(t,) for pair in rows.texts for t in pair]
+            seats = np.arange(2 * n).reshape(n, 2)
+        else:
+            texts, seats = rows.texts, np.arange(n).reshape(n, 1)
+        sequences, cut = tokenise(texts, tokenizer, longest)
+        kind = torch.long if task.kind == "classify" else torch.float32
+        targets = None if rows.labels is None else torch.tensor(rows.labels, dtype=kind)
+        return cls(sequences, seats, targets, cut)
+
+    def __len__(self) -> int:
+        return len(self.seats)
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each example."""
+        return self.sequences.lengths[self.seats].sum(1)
+
+
+def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Batch:
+    """The chosen examples of each task as one batch."""
+    parts, seats, targets = [], {}, {}
+    at = 0
+    for task, which in chosen.items():
+        own = examples[task]
+        used = own.seats[which]
+        parts.append((own.sequences, used.reshape(-1)))
+        seats[task] = torch.arange(at, at + used.size).view(used.shape)
+        at += used.size
+        if own.targets is not None:
+            targets[task] = own.targets[torch.from_numpy(which)]
+    return Batch(Pack.of(parts), seats, targets)
+
+
+class Deck:
+    """One task's examples in the order they are dealt: shuffled anew for every pass.
+
+    With a window of w batches, each pass is cut into stretches of w batches whose examples are
+    sorted by length and dealt as whole batches in random order: a batch then has texts of similar
+    length (fast), while which texts meet in a batch still changes every pass. All state is the
+    generator, the order of this pass and the place in it.
+    """
+
+    def __init__(self, lengths: Ints, batch: int, window: int, seed: Sequence[int]):
+        self.lengths = lengths
+        self.batch = batch
+        self.window = window
+        self.rng = np.random.Generator(np.random.PCG64(list(seed)))
+        self.order = self._shuffle()
+        self.at = 0
+        self.seen = 0
+
+    @property
+    def passes(self) -> float:
+        """How often every example has been seen, in the mean."""
+        return self.seen / len(self.lengths)
+
+    def deal(self, count: int) -> Ints:
+        """The next `count` examples, into the next passes if need be."""
+        taken = []
+        self.seen += count
+        while count:
+            if self.at == len(self.order):
+                self.order, self.at = self._shuffle(), 0
+            part = self.order[self.at : self.at + count]
+            taken.append(part)
+            self.at += len(part)
+            count -= len(part)
+        return np.concatenate(taken) if taken else np.zeros(0, np.int64)
+
+    def _shuffle(self) -> Ints:
+        order = self.rng.permutation(len(self.lengths))
+        if self.window < 2:
+            return order
+        out = []
+        stretch = self.window * self.batch
+        for start in range(0, len(order), stretch):
+            part = order[start : start + stretch]
+            part = part[np.argsort(self.lengths[part], kind="stable")]
+            batches = [part[i : i + self.batch] for i in range(0, len(part), self.batch)]
+            out += [batches[i] for i in self.rng.permutation(len(batches))]
+        return np.concatenate(out)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "rng": self.rng.bit_generator.state,
+            "order": torch.from_numpy(self.order.copy()),
+            "at": self.at,
+            "seen": self.seen,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.rng.bit_generator.state = state["rng"]
+        self.order = state["order"].numpy().copy()
+        self.at, self.seen = state["at"], state["seen"]
+
+
+def by_tokens(lengths: Ints, budget: int) -> list[Ints]:
+    """All examples, long ones first, in parts of about `budget` tokens each, similar lengths together."""
+    order = np.argsort(-lengths, kind="stable")
+    parts: list[Ints] = []
+    start = total = 0
+    for i, n in enumerate(lengths[order]):
+        if total and total + n > budget:
+            parts.append(order[start:i])
+            start, total = i, 0
+        total += int(n)
+    if start < len(order):
+        parts.append(order[start:])
+    return parts

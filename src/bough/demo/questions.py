@@ -1,0 +1,93 @@
+"""Question pairs: do both ask the same thing?
+
+The same question comes back in another form, with synonyms, or with its parts in another order
+where order does not matter. A different one is a near miss: one detail is another, two roles are
+exchanged, or something else is asked about the same matter. Both kinds range from almost the same
+words to hardly any in common, so that counting common words does not tell them apart.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from bough.demo.grammar import (
+    Concept,
+    Family,
+    Line,
+    Meaning,
+    Split,
+    choose,
+    draw,
+    fill,
+    read,
+    tidy,
+    usable,
+    written,
+)
+
+LABELS = ("different", "same")
+FIELDS = ("question1", "question2", "label")
+Row = tuple[str, str, str]
+
+
+def rows(rng: Random, split: Split, size: int, seen: set[str]) -> list[Row]:
+    """The hand-written pairs of the split and generated ones, two in five the same."""
+    found = [(first, second, label) for (label, first, second), kept in written("questions-written.txt")
+             if kept == (split == "dev")]  # fmt: skip
+    taken = set(seen)
+    seen.update(text for first, second, _ in found for text in (first, second))
+    families = read("questions-daily.txt", "questions-world.txt")
+    same = round(0.4 * size) - sum(label == "same" for *_, label in found)
+    for number in range(size - len(found)):
+        label = "same" if number < same else "different"
+        pair = None
+        while pair is None or pair[0] == pair[1] or taken & set(pair) or (*pair, label) in found:
+            pair = _pair(rng, choose(rng, families, split), split, label)
+        seen.update(pair)
+        found.append((*pair, label))
+    return found
+
+
+def _pair(rng: Random, family: Family, split: Split, label: str) -> tuple[str, str] | None:
+    meaning = draw(rng, family, split)
+    asked = rng.choice(list(family.sections))
+    line = choose(rng, family.sections[asked], split)
+    first = tidy(fill(rng, line.text, meaning))
+    other = dict(meaning)
+    lines = family.sections[asked]
+    if label == "same":
+        if "symmetric" in family.marks and rng.random() < 0.7:
+            _exchange(other)
+    elif rng.random() < 0.3 and len(family.sections) > 1:
+        lines = family.sections[rng.choice([name for name in family.sections if name != asked])]
+    elif "directed" in family.marks and rng.random() < 0.5:
+        _exchange(other)
+    else:
+        _change(rng, family, split, other, line)
+    # Keeping the line makes the words alike, taking another makes them differ.
+    others = [item for item in lines if item != line and item in usable(lines, split)]
+    if line in lines and (not others or rng.random() < (0.5 if label == "different" else 0.25)):
+        second = line
+    else:
+        second = choose(rng, others, split)
+    return first, tidy(fill(rng, second.text, other))
+
+
+def _exchange(meaning: Meaning) -> None:
+    for name in meaning:
+        if name + "2" in meaning:
+            meaning[name], meaning[name + "2"] = meaning[name + "2"], meaning[name]
+
+
+def _change(rng: Random, family: Family, split: Split, meaning: Meaning, line: Line) -> None:
+    """Put another concept into one slot of the line."""
+    free: dict[str, list[Concept]] = {}
+    for name in line.slots:
+        others = [item for item in family.slot(name).concepts if item not in meaning.values()]
+        if usable(others, split):
+            free[name] = others
+    if free:
+        name = rng.choice(list(free))
+        meaning[name] = choose(rng, free[name], split)
+    else:
+        _exchange(meaning)

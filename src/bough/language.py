@@ -1,0 +1,155 @@
+"""The language of plans: a line of terms separated by commas, or a mapping, read into rows.
+
+What cannot be a plan is refused with the reason and the nearest line that works: each refusal of a
+term brings the term to say instead, and the line is mended until it reads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from bough.mistakes import Mistake
+from bough.terms import KINDS, WORDS, Draft, Names, Refused, Said, named, word
+
+
+def read(
+    source: str | Mapping[str, Any],
+    tasks: tuple[str, ...],
+    layers: int,
+    heads: int = 12,
+    pooled: Collection[str] | None = None,
+) -> Said:
+    """What the line or mapping says about these tasks; a `Mistake` if it makes no sense."""
+    _check(tasks, layers, heads)
+    pooled = tasks if pooled is None else pooled
+    if isinstance(source, Mapping) and set(source) == {"text"}:
+        source = source["text"]
+    if isinstance(source, Mapping):
+        return _take_mapping(source, Draft(tasks, layers, heads)).said(pooled)
+    if not isinstance(source, str):
+        raise Mistake(f"a plan is a line of text or a mapping, not {source!r}; say 'full'")
+    terms = _cut(source, tasks)
+    draft = Draft(tasks, layers, heads)
+    bad, refused = _take_line(terms, draft)
+    if refused is None:
+        return draft.said(pooled)
+    why = f"plan {source!r}: {refused.why}"
+    for _ in range(50):  # a line of many faults needs many rounds; each mends one
+        if refused is None:
+            mended = ", ".join(terms)
+            raise Mistake(f"{why}; the nearest plan that works is {mended!r}")
+        if refused.instead is None:
+            break
+        terms[bad : bad + 1] = [refused.instead] if refused.instead else []
+        terms = terms or ["full"]
+        bad, refused = _take_line(terms, Draft(tasks, layers, heads))
+    raise Mistake(why)
+
+
+def _check(tasks: tuple[str, ...], layers: int, heads: int) -> None:
+    if not tasks:
+        raise Mistake("a plan needs at least one task")
+    for task, times in Counter(tasks).items():
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", task) or task == "all":
+            why = "use letters, digits, _ and -, and not the word 'all'"
+            raise Mistake(f"task name {task!r}: {why}")
+        if times > 1:
+            raise Mistake(f"task {task!r} is named twice; give every task a name of its own")
+    if layers < 1 or heads < 1:
+        raise Mistake(f"a trunk needs at least one layer and one head, not {layers} and {heads}")
+
+
+def _cut(text: str, tasks: Sequence[str]) -> list[str]:
+    """The line cut at its commas; `sst:4` after a per-task split goes on with that split."""
+    terms: list[str] = []
+    for piece in text.split(","):
+        term = re.sub(r"\s*([@:/+>~-])\s*", r"\1", piece.strip())
+        more = re.fullmatch(r"([\w-]+):-?[0-9]+", term)
+        if more and terms and re.match(r"split@[\w-]+:", terms[-1]):
+            gone = {part.split(":")[0] for part in terms[-1].removeprefix("split@").split(",")}
+            # A task may be called `pal`: then the first `pal:4` is its place in the split.
+            if (more[1] in tasks and more[1] not in gone) or more[1] not in WORDS:
+                terms[-1] += f",{term}"
+                continue
+        terms.append(term)
+    return terms
+
+
+def _take_line(terms: Sequence[str], draft: Draft) -> tuple[int, Refused | None]:
+    """Read the terms by kind, so that their order does not matter; where and why it failed."""
+    rank = {w: n for n, w in enumerate(WORDS)}
+    for at in sorted(range(len(terms)), key=lambda i: rank.get(word(terms[i]), -1)):
+        try:
+            if terms[at] and terms.index(terms[at]) < at:
+                raise Refused(f"{terms[at]!r} is said twice", "")
+            draft.take(terms[at])
+        except Refused as refused:
+            return at, refused
+    return 0, None
+
+
+def _take_mapping(source: Mapping[str, Any], draft: Draft) -> Draft:
+    """The long form: rows by label, late layers, adapters, feeds, frozen."""
+    known = ["rows", "late", "adapters", "feed", "frozen"]
+    key = ""
+    try:
+        for key in source:
+            if key not in known:
+                close = difflib.get_close_matches(str(key), known, 1)
+                why = f"unknown key; a plan has text alone, or {', '.join(known)}"
+                raise Refused(why, close[0] if close else None)
+        key = "late"
+        late = source.get("late") or []
+        if isinstance(late, str):
+            draft.take_late(f"late:{late.removeprefix('late:')}")
+        else:
+            draft.rows |= {f"late {n}": _row(value, draft) for n, value in enumerate(late, 1)}
+            draft.late = len(late)
+        key = "rows"
+        rows = source.get("rows") or {}
+        if not isinstance(rows, Mapping):
+            raise Refused("rows are a mapping, like {layer 1-4: all, layer 5-6: {a: x, b: x}}")
+        for label, value in rows.items():
+            key = f"rows, {label}"
+            draft.set_rows(draft.places(str(label)), _row(value, draft), str(label))
+        above = draft.all  # a row that is not given is like the one above
+        for place in ["embeddings", *(f"layer {n}" for n in range(1, draft.layers + 1))]:
+            above = draft.rows[place] = draft.rows[place] if place in draft.changed else above
+        key = "adapters"
+        for term in _listed(source.get("adapters")):
+            if word(term) not in KINDS:
+                raise Refused(f"{term!r} is no adapter; there are {', '.join(KINDS)}")
+            draft.adapt(term)
+        key = "feed"
+        for term in _listed(source.get("feed")):
+            draft.feed(term if word(term) in ("feed", "feed~") and ":" in term else f"feed:{term}")
+        key = "frozen"
+        frozen = source.get("frozen")
+        if frozen is not None and frozen is not False:
+            draft.freeze("frozen" if frozen is True else f"frozen@{frozen}")
+    except Refused as refused:
+        instead = f"; say {refused.instead!r}" if refused.instead else ""
+        raise Mistake(f"plan, {key}: {refused.why}{instead}") from None
+    return draft
+
+
+def _row(value: object, draft: Draft) -> Names:
+    """A row of the long form: all, own, groups as in the line, or a label per task."""
+    if isinstance(value, Mapping):
+        for task in value:
+            draft.known(str(task), str(task))
+        labels = {str(task): str(label) for task, label in value.items() if label is not None}
+        return named(draft.tasks, [(labels.get(t), t in labels or t) for t in draft.tasks])
+    text = re.sub(r"\s", "", str(value))
+    if text in ("own", "I"):
+        return draft.own
+    return draft.all if text == "S" else draft.partition(f"/{text}", f"/{text}")
+
+
+def _listed(value: object) -> list[str]:
+    values = [value] if isinstance(value, str) else cast(Iterable[object], value or [])
+    return [re.sub(r"\s", "", str(v)) for v in values]

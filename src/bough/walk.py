@@ -1,0 +1,329 @@
+"""The one forward pass: sequences walk the plan's rows together for as long as they may.
+
+A *walker* is (task, reader): the task whose way is walked, and the task whose loss or answer wants
+it (the same, unless the plan feeds one task's output to another). A *stream* is a sequence and the
+walkers that still share its activations. At every row of the plan the streams are grouped by the
+cell they use, a stream splitting where its walkers' names differ, and each cell runs once on all
+rows of its group. Training, evaluation, serving and export all come through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bough.adapters import AdapterModule, Beside, Segment
+from bough.attention import Layout, gather_rows
+from bough.batches import Pack
+from bough.dropout import Dice
+from bough.plan import Cell, Plan
+from bough.trunk import Embeddings, Layer, mean_of_texts
+
+Walker = tuple[str, str]  # (task, reader)
+READ = "read"  # the row in which a sequence's states become one vector
+
+
+class Use(NamedTuple):
+    """How a walker passes one row: with which cell, whose gradient, which adapters."""
+
+    cell: Cell | None  # None: nothing here for this walker
+    lent: str = ""  # "": learns as usual; "stop": no gradient; "through": past fixed weights
+    adapters: tuple[Cell, ...] = ()
+    adapters_lent: bool = False
+
+
+class Stream(NamedTuple):
+    sequence: int
+    length: int
+    walkers: tuple[Walker, ...]
+    origin: tuple[str, str] = ("", "")  # embeddings that gave it its position bias (MPNet), lent
+
+
+@dataclass(frozen=True)
+class Group:
+    """The streams at one cell, and their rows."""
+
+    streams: tuple[Stream, ...]
+    rows: Tensor
+    firsts: bool = False  # one row per stream is left
+
+
+class Route:
+    """The plan's rows as every walker passes them; made once per model."""
+
+    def __init__(self, plan: Plan, poolings: Mapping[str, str]):
+        self.plan = plan
+        self.poolings = poolings
+        self.places = [place for place, _ in plan.rows()]
+        self.places.insert(1 + plan.layers, READ)
+        self.uses: dict[Walker, list[Use]] = {}
+        for reader in plan.tasks:
+            own = {c for s in plan.way(reader) for c in (s.cell, *(a for _, a in s.adapters))}
+            for task in (reader, *plan.sources(reader)):
+                lent = (
+                    "" if task == reader else "through" if self._through(reader, task) else "stop"
+                )
+                self.uses[task, reader] = self._uses(task, own, lent)
+        fixed = [self._fixed(i) for i in range(len(self.places))]
+        self.fixed = fixed.index(False) if False in fixed else len(fixed)
+        """How many leading rows never learn: their states can be kept, and take no dropout."""
+
+    def _uses(self, task: str, own: set[Cell], lent: str) -> list[Use]:
+        steps = {step.cell.place: step for step in self.plan.way(task)}
+        uses = []
+        for place in self.places:
+            if place == READ:
+                pooling = "mean" if self.poolings[task] == "mean" else "cls"
+                uses.append(Use(Cell(READ, pooling)))
+            elif place in steps:
+                step = steps[place]
+                adapters = tuple(cell for _, cell in step.adapters)
+                uses.append(
+                    Use(
+                        step.cell,
+                        lent if step.cell not in own else "",
+                        adapters,
+                        lent == "through" and not own.issuperset(adapters),
+                    )
+                )
+            else:
+                uses.append(Use(None))
+        return uses
+
+    def _through(self, reader: str, source: str) -> bool:
+        """Whether a gradient reaches `source`'s way from `reader`: all readings between let it."""
+        return any(
+            read.through and (read.source == source or self._through(read.source, source))
+            for read in self.plan.reading(reader)
+        )
+
+    def _fixed(self, row: int) -> bool:
+        uses = [uses[row] for uses in self.uses.values()]
+        return all(
+            (u.cell is None or u.cell.place == READ or not self.plan.learns(u.cell))
+            and not u.adapters
+            for u in uses
+        )
+
+    def walkers(self, task: str) -> tuple[Walker, ...]:
+        """All that must be walked on a sequence for this task's answer."""
+        return ((task, task), *((source, task) for source in self.plan.sources(task)))
+
+
+class Walk:
+    """One batch on its way through the rows."""
+
+    def __init__(
+        self,
+        route: Route,
+        cells: Mapping[str, nn.Module],
+        pack: Pack,
+        asked: Sequence[tuple[str, ...]],
+        dice: Dice | None,
+    ):
+        self.route = route
+        self.cells = cells
+        self.dice = dice
+        self.learning = torch.is_grad_enabled()
+        walkers: Callable[[tuple[str, ...]], tuple[Walker, ...]] = cache(
+            lambda tasks: tuple(dict.fromkeys(w for t in tasks for w in route.walkers(t)))
+        )
+        streams = [
+            Stream(i, n, walkers(tasks))
+            for i, (n, tasks) in enumerate(zip(pack.lengths, asked, strict=True))
+        ]
+        self.groups = {Use(None): Group(tuple(streams), pack.tokens)}
+
+    def run(self, first: int = 0, last: int | None = None) -> dict[Use, Group]:
+        """Pass the rows from `first` up to `last`; the groups as they stand then."""
+        for row in range(first, len(self.route.places) if last is None else last):
+            self.groups = {
+                use: self._pass(row, use, group) for use, group in self._regroup(row).items()
+            }
+        return self.groups
+
+    def vectors(self) -> dict[Walker, tuple[Tensor, Tensor]]:
+        """For each walker the vectors of its group, and sequence number -> row there."""
+        out: dict[Walker, tuple[Tensor, Tensor]] = {}
+        for group in self.groups.values():
+            places: dict[Walker, list[tuple[int, int]]] = {}
+            for row, stream in enumerate(group.streams):
+                for walker in stream.walkers:
+                    places.setdefault(walker, []).append((stream.sequence, row))
+            for walker, pairs in places.items():
+                sequences, rows = zip(*pairs, strict=True)
+                index = torch.full((max(sequences) + 1,), -1)
+                index[torch.tensor(sequences)] = torch.tensor(rows)
+                out[walker] = (group.rows, index)
+        return out
+
+    # Grouping.
+
+    def _use(self, row: int, walker: Walker) -> Use:
+        use = self.route.uses[walker][row]
+        return use if self.learning else use._replace(lent="", adapters_lent=False)
+
+    def _regroup(self, row: int) -> dict[Use, Group]:
+        """The streams by the cell they use in this row, ordered by adapters and length."""
+
+        @cache
+        def split(walkers: tuple[Walker, ...]) -> list[tuple[Use, tuple[Walker, ...]]]:
+            parts: dict[Use, list[Walker]] = {}
+            for walker in walkers:
+                parts.setdefault(self._use(row, walker), []).append(walker)
+            return [(use, tuple(part)) for use, part in parts.items()]
+
+        bound: dict[Use, list[tuple[Use, int, Stream]]] = {}  # group key -> (use, old row, stream)
+        start = 0
+        for group in self.groups.values():
+            for stream in group.streams:
+                for use, walkers in split(stream.walkers):
+                    key = Use(use.cell, use.lent)
+                    bound.setdefault(key, []).append((use, start, stream._replace(walkers=walkers)))
+                start += 1 if group.firsts else stream.length
+        every = list(self.groups.values())
+        rows = every[0].rows if len(every) == 1 else torch.cat([g.rows for g in every])
+        firsts = every[0].firsts
+        return {key: self._ordered(rows, firsts, found) for key, found in bound.items()}
+
+    @staticmethod
+    def _ordered(rows: Tensor, firsts: bool, found: list[tuple[Use, int, Stream]]) -> Group:
+        if not firsts:
+            found = sorted(
+                found, key=lambda f: (f[0].adapters, f[0].adapters_lent, f[2].origin, f[2].length)
+            )
+        streams = tuple(stream for _, _, stream in found)
+        starts = [start for _, start, _ in found]
+        lengths = [1 if firsts else stream.length for stream in streams]
+        if sum(lengths) == rows.shape[0] and all(
+            a + n == b for a, n, b in zip(starts, lengths, starts[1:], strict=False)
+        ):
+            return Group(streams, rows, firsts)
+        return Group(streams, rows[gather_rows(starts, lengths).to(rows.device)], firsts)
+
+    # Passing.
+
+    def _pass(self, row: int, use: Use, group: Group) -> Group:
+        if use.cell is None:
+            return group
+        place = use.cell.place
+        if place == READ:
+            return self._read(use.cell.name, group)
+        dice = None if row < self.route.fixed else self.dice
+        module = self.cells[use.cell.key]
+        with torch.no_grad() if use.lent == "stop" else nullcontext():
+            if isinstance(module, Embeddings):
+                ids, types, positions = group.rows.unbind(1)
+                rows = call(module, use.lent, ids, types, positions, dice)
+                streams = group.streams
+                if module.relative is not None:
+                    origin = (use.cell.key, use.lent)
+                    streams = tuple(s._replace(origin=origin) for s in streams)
+                return Group(streams, rows)
+            if isinstance(module, Layer):
+                return self._layer(row, use, module, group, dice)
+            return replace(group, rows=call(module, use.lent, group.rows))
+
+    def _layer(self, row: int, use: Use, module: Layer, group: Group, dice: Dice | None) -> Group:
+        last = row == self.route.plan.layers
+        firsts = last and all(
+            self.route.poolings[task] != "mean" for s in group.streams for task, _ in s.walkers
+        )
+        layout = self._layout(group.streams)
+        tweaks = self._tweaks(row, group.streams)
+        rows = call(module, use.lent, group.rows, layout, dice, firsts, tweaks)
+        return Group(group.streams, rows, firsts)
+
+    def _layout(self, streams: Sequence[Stream]) -> Layout:
+        lengths = tuple(stream.length for stream in streams)
+        origins = list(dict.fromkeys(stream.origin for stream in streams))
+        if origins == [("", "")]:
+            return Layout(lengths)
+        tables = []
+        for key, lent in origins:
+            relative = self.cells[key].relative
+            assert isinstance(relative, nn.Embedding)
+            tables.append(relative.weight.detach() if lent else relative.weight)
+        number = {origin: i for i, origin in enumerate(origins)}
+        return Layout(lengths, tuple(tables), tuple(number[s.origin] for s in streams))
+
+    def _tweaks(self, row: int, streams: Sequence[Stream]) -> Beside | None:
+        parts: list[tuple[Use, list[int]]] = []
+        for stream in streams:
+            use = self._use(row, stream.walkers[0])
+            if parts and parts[-1][0][2:] == use[2:]:
+                parts[-1][1].append(stream.length)
+            else:
+                parts.append((use, [stream.length]))
+        if not any(use.adapters for use, _ in parts):
+            return None
+        segments = []
+        for use, lengths in parts:
+            modules = tuple(self.cells[cell.key] for cell in use.adapters)
+            if use.adapters_lent:
+                modules = tuple(Lent(module) for module in modules)
+            segments.append(Segment(modules, Layout(tuple(lengths))))  # type: ignore[arg-type]
+        return Beside(row, segments)
+
+    def _read(self, pooling: str, group: Group) -> Group:
+        if group.firsts:
+            return group
+        layout = Layout(tuple(stream.length for stream in group.streams))
+        if pooling == "mean":
+            return Group(group.streams, mean_of_texts(group.rows, layout), True)
+        return Group(group.streams, group.rows[layout.starts.to(group.rows.device)], True)
+
+
+def call(module: nn.Module, lent: str, *inputs: Any) -> Any:
+    """The module's answer; lent ones are passed with their weights held fixed."""
+    if lent != "through":
+        return module(*inputs)
+    fixed = {name: p.detach() for name, p in module.named_parameters()}
+    return torch.func.functional_call(module, fixed, inputs)
+
+
+class Lent(AdapterModule):
+    """An adapter of another task: the gradient passes it and leaves its weights alone."""
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.fixed = [module]  # in a list: not to be registered as our own
+
+    def _call(self, method: str, *inputs: Any) -> Any:
+        module = self.fixed[0]
+        fixed = {name: p.detach() for name, p in module.named_parameters()}
+        return torch.func.functional_call(
+            Method(module, method), {f"module.{k}": v for k, v in fixed.items()}, inputs
+        )
+
+    def matrix(self, n: int, letter: str, x: Tensor) -> Tensor | None:
+        out: Tensor | None = self._call("matrix", n, letter, x)
+        return out
+
+    def beside(
+        self, n: int, h: Tensor, layout: Layout, dice: Dice | None, firsts: bool
+    ) -> Tensor | None:
+        out: Tensor | None = self._call("beside", n, h, layout, dice, firsts)
+        return out
+
+    def after(self, n: int, y: Tensor) -> Tensor | None:
+        out: Tensor | None = self._call("after", n, y)
+        return out
+
+
+class Method(nn.Module):
+    """One method of a module as a module, for functional_call."""
+
+    def __init__(self, module: nn.Module, method: str):
+        super().__init__()
+        self.module = module
+        self.method = method
+
+    def forward(self, *inputs: Any) -> Any:
+        return getattr(self.module, self.method)(*inputs)
