@@ -38,8 +38,10 @@ class Adapter:
 
     @property
     def place(self) -> str:
-        matrices = f":{self.matrices}" if self.matrices else ""
-        return f"{self.kind}:{self.size}{matrices}@{span(self.first, self.last)}"
+        """Where it stands; the heads are part of it when they are not the usual ones."""
+        usual = self.kind != "pal" or self.heads == pal_heads(self.size, 12)
+        form = f"x{self.heads}" * (not usual) + f":{self.matrices}" * bool(self.matrices)
+        return f"{self.kind}:{self.size}{form}@{span(self.first, self.last)}"
 
     @property
     def label(self) -> str:
@@ -367,10 +369,9 @@ class Draft:
             if twice:
                 why = f"{twice[0]!r} has {new.place!r} already; {term!r} gives it again"
                 raise Refused(why, "")
-            if old.heads == new.heads:
-                names = tuple(a or b for a, b in zip(old.names, new.names, strict=True))
-                self.adapters[i] = replace(old, names=names)
-                return
+            names = tuple(a or b for a, b in zip(old.names, new.names, strict=True))
+            self.adapters[i] = replace(old, names=names)
+            return
         self.adapters.append(new)
 
     def heads_of_pal(self, size: int, said: str | None, term: str, form: str) -> int:

@@ -1,4 +1,4 @@
-"""MultiTaskModel: one module per cell of the plan, and the one forward pass over them.
+"""The network: one module per cell of the plan, and the one forward pass over them.
 
 Weights that several tasks share exist once, under one name, so there is nothing to tie and nothing
 to lose when a model is saved and loaded.
@@ -27,7 +27,7 @@ from bough.walk import Route, Walk
 FRESH = 0.02  # standard deviation of new weights, as BERT's
 
 
-class MultiTaskModel(nn.Module):
+class Network(nn.Module):
     """All tasks' ways through one set of cells."""
 
     def __init__(self, plan: Plan, tasks: Mapping[str, Task], shape: Shape):
@@ -66,7 +66,7 @@ class MultiTaskModel(nn.Module):
     @classmethod
     def pretrained(
         cls, plan: Plan, tasks: Mapping[str, Task], encoder: Encoder, seed: int
-    ) -> MultiTaskModel:
+    ) -> Network:
         """Cells of the trunk start as copies of the encoder's; the others start fresh."""
         model = cls(plan, tasks, encoder.shape)
         for cell in plan.users():
@@ -165,10 +165,10 @@ class MultiTaskModel(nn.Module):
             for cell in self.plan.users()
         }
 
-    def only(self, task: str) -> MultiTaskModel:
+    def only(self, task: str) -> Network:
         """This task, and what it reads, as a model of its own."""
         plan = self.plan.only(task)
-        model = MultiTaskModel(plan, {name: self.tasks[name] for name in plan.tasks}, self.shape)
+        model = Network(plan, {name: self.tasks[name] for name in plan.tasks}, self.shape)
         for name in plan.tasks:
             for mine, theirs in zip(plan.way(name), self.plan.way(name), strict=True):
                 pairs = [(mine.cell, theirs.cell)]
