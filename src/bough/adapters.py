@@ -6,7 +6,7 @@ trunk's output as it was. `Beside` applies the adapters of one layer to the rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,9 +21,6 @@ from bough.plan import Adapter
 
 class AdapterModule(nn.Module):
     """The weights of one adapter cell for all layers of its range; answers for one layer `n`."""
-
-    def restart(self, generator: torch.Generator) -> None:
-        """After fresh weights were drawn: make it the identity."""
 
     def matrix(self, n: int, letter: str, x: Tensor) -> Tensor | None:
         """What is added to `x` times the layer's matrix of this letter."""
@@ -40,6 +37,25 @@ class AdapterModule(nn.Module):
         return None
 
 
+class Narrow(nn.Module):
+    """Down to a small space and up again; a bent one has biases, and a GELU between."""
+
+    def __init__(self, width: int, size: int, out: int, bent: bool = False):
+        super().__init__()
+        self.bent = bent
+        self.down = nn.Linear(width, size, bias=bent)
+        self.up = nn.Linear(size, out, bias=bent)
+
+    def restart(self) -> None:
+        """After fresh weights were drawn: add nothing."""
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        small = self.down(x)
+        out: Tensor = self.up(F.gelu(small) if self.bent else small)
+        return out
+
+
 class PAL(AdapterModule):
     """Projected attention: V_D g(V_E h), g attention in a small space.
 
@@ -51,20 +67,21 @@ class PAL(AdapterModule):
         super().__init__()
         s, d = adapter.size, shape.width
         self.heads = adapter.heads
-        self.first = adapter.first
         self.encode = nn.Linear(d, s, bias=False)
         self.decode = nn.Linear(s, d, bias=False)
-        layers = range(adapter.first, adapter.last + 1)
-        self.qkv = nn.ModuleList(nn.Linear(s, 3 * s, bias=False) for _ in layers)
+        self.qkv = nn.ModuleDict(
+            {f"{n}": nn.Linear(s, 3 * s, bias=False) for n in _layers(adapter)}
+        )
 
-    def restart(self, generator: torch.Generator) -> None:
+    def restart(self) -> None:
+        """After fresh weights were drawn: add nothing."""
         nn.init.zeros_(self.decode.weight)
 
     def beside(
         self, n: int, h: Tensor, layout: Layout, dice: Dice | None, firsts: bool
     ) -> Tensor | None:
         x = self.encode(h)
-        weight = self.qkv[n - self.first].weight
+        weight = self.qkv.get_parameter(f"{n}.weight")
         if not firsts:
             mixed = attend(F.linear(x, weight), layout, self.heads, dice)
         else:
@@ -80,22 +97,14 @@ class LowRank(AdapterModule):
 
     def __init__(self, adapter: Adapter, shape: Shape):
         super().__init__()
-        s, d = adapter.size, shape.width
-        self.first = adapter.first
-        layers = range(adapter.first, adapter.last + 1)
-        self.encode = nn.ModuleList(nn.Linear(d, s, bias=False) for _ in layers)
-        self.decode = nn.ModuleList(nn.Linear(s, d, bias=False) for _ in layers)
-
-    def restart(self, generator: torch.Generator) -> None:
-        for linear in self.decode:
-            nn.init.zeros_(linear.weight)
+        self.parts = nn.ModuleDict(
+            {f"{n}": Narrow(shape.width, adapter.size, shape.width) for n in _layers(adapter)}
+        )
 
     def beside(
         self, n: int, h: Tensor, layout: Layout, dice: Dice | None, firsts: bool
     ) -> Tensor | None:
-        x = h[layout.starts.to(h.device)] if firsts else h
-        i = n - self.first
-        out: Tensor = self.decode[i](self.encode[i](x))
+        out: Tensor = self.parts[f"{n}"](h[layout.starts.to(h.device)] if firsts else h)
         return out
 
 
@@ -107,29 +116,23 @@ class LoRA(AdapterModule):
 
     def __init__(self, adapter: Adapter, shape: Shape):
         super().__init__()
-        r, d, inner = adapter.size, shape.width, shape.inner
-        sizes = dict.fromkeys("qkvo", (d, d)) | {"i": (d, inner), "f": (inner, d)}
+        d, inner = shape.width, shape.inner
+        sizes = {**dict.fromkeys("qkvo", (d, d)), "i": (d, inner), "f": (inner, d)}
         self.matrices = adapter.matrices
-        layers = range(adapter.first, adapter.last + 1)
-        wide = {letter: sizes[letter] for letter in adapter.matrices}
-        self.a = nn.ModuleDict(
-            {f"{n}{m}": nn.Linear(i, r, bias=False) for n in layers for m, (i, _) in wide.items()}
+        self.parts = nn.ModuleDict(
+            {
+                f"{n}{m}": Narrow(sizes[m][0], adapter.size, sizes[m][1])
+                for n in _layers(adapter)
+                for m in adapter.matrices
+            }
         )
-        self.b = nn.ModuleDict(
-            {f"{n}{m}": nn.Linear(r, o, bias=False) for n in layers for m, (_, o) in wide.items()}
-        )
-
-    def restart(self, generator: torch.Generator) -> None:
-        for linear in self.b.values():
-            nn.init.zeros_(linear.weight)
 
     def matrix(self, n: int, letter: str, x: Tensor) -> Tensor | None:
         """`letter` may be several (qkv, kv) whose products lie side by side."""
         if not set(letter) & set(self.matrices):
             return None
         parts = [
-            self.b[f"{n}{m}"](self.a[f"{n}{m}"](x)) if m in self.matrices else torch.zeros_like(x)
-            for m in letter
+            self.parts[f"{n}{m}"](x) if m in self.matrices else torch.zeros_like(x) for m in letter
         ]
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
@@ -142,26 +145,28 @@ class Bottleneck(AdapterModule):
 
     def __init__(self, adapter: Adapter, shape: Shape):
         super().__init__()
-        s, d = adapter.size, shape.width
-        self.first = adapter.first
-        layers = range(adapter.first, adapter.last + 1)
-        self.down = nn.ModuleList(nn.Linear(d, s) for _ in layers)
-        self.up = nn.ModuleList(nn.Linear(s, d) for _ in layers)
-
-    def restart(self, generator: torch.Generator) -> None:
-        for linear in self.up:
-            nn.init.zeros_(linear.weight)
+        self.parts = nn.ModuleDict(
+            {f"{n}": Narrow(shape.width, adapter.size, shape.width, True) for n in _layers(adapter)}
+        )
 
     def after(self, n: int, y: Tensor) -> Tensor | None:
-        i = n - self.first
-        out: Tensor = self.up[i](F.gelu(self.down[i](y)))
+        out: Tensor = self.parts[f"{n}"](y)
         return out
 
 
-KINDS = {"pal": PAL, "lowrank": LowRank, "lora": LoRA, "bottleneck": Bottleneck}
+def _layers(adapter: Adapter) -> range:
+    return range(adapter.first, adapter.last + 1)
 
 
-def build(adapter: Adapter, shape: Shape) -> PAL | LowRank | LoRA | Bottleneck:
+KINDS: Mapping[str, Callable[[Adapter, Shape], AdapterModule]] = {
+    "pal": PAL,
+    "lowrank": LowRank,
+    "lora": LoRA,
+    "bottleneck": Bottleneck,
+}
+
+
+def build(adapter: Adapter, shape: Shape) -> AdapterModule:
     return KINDS[adapter.kind](adapter, shape)
 
 
@@ -183,7 +188,7 @@ class Beside:
         self.texts = [len(segment.layout.lengths) for segment in segments]
 
     def _split(self, x: Tensor, firsts: bool) -> tuple[Tensor, ...]:
-        return x.split(self.texts if firsts else self.tokens)
+        return torch.split(x, self.texts if firsts else self.tokens)
 
     def matrix(self, letter: str, x: Tensor, y: Tensor, firsts: bool) -> Tensor:
         out = []
@@ -194,9 +199,9 @@ class Beside:
             out.append(_sum(ys, added))
         return y if all(new is None for new in out) else _join(out, y, self._split(y, firsts))
 
-    def beside(self, h: Tensor, layout: Layout, dice: Dice | None, firsts: bool) -> Tensor | None:
+    def beside(self, h: Tensor, dice: Dice | None, firsts: bool) -> Tensor | None:
         out = []
-        for segment, hs in zip(self.segments, h.split(self.tokens), strict=True):
+        for segment, hs in zip(self.segments, self._split(h, False), strict=True):
             added = [a.beside(self.n, hs, segment.layout, dice, firsts) for a in segment.adapters]
             out.append(_sum(None, added))
         if all(new is None for new in out):

@@ -22,9 +22,9 @@ from bough.dropout import Dice, drop, scale
 
 
 class Run(NamedTuple):
-    """`count` texts of `length` tokens each, side by side."""
+    """`texts` of `length` tokens each, side by side."""
 
-    count: int
+    texts: int
     length: int
     bias: int = 0  # which of the position biases these texts brought with them (MPNet)
 
@@ -43,7 +43,7 @@ class Layout:
         which = self.bias_of or (0,) * len(self.lengths)
         for length, bias in zip(self.lengths, which, strict=True):
             if out and out[-1][1:] == (length, bias):
-                out[-1] = Run(out[-1].count + 1, length, bias)
+                out[-1] = Run(out[-1].texts + 1, length, bias)
             else:
                 out.append(Run(1, length, bias))
         return tuple(out)
@@ -70,7 +70,7 @@ def attend(
     if qkv.is_cuda:
         return attend_padded(qkv, layout, heads, dice, queries)
     tables = tuple(position_bias(table, max(layout.lengths)) for table in layout.biases)
-    out: Tensor = OverRuns.apply(qkv, queries, layout, heads, dice, *tables)  # type: ignore[no-untyped-call]
+    out: Tensor = OverRuns.apply(qkv, queries, layout, heads, dice, *tables)
     return out
 
 
@@ -128,7 +128,7 @@ class OverRuns(torch.autograd.Function):
             (d_query, d_key, d_value),
             _,
         ), shares, mask in zip(cuts, backs, kept, ctx.masks, strict=True):
-            d_mixed = d_out[rows].view(run.count, -1, ctx.heads, key.shape[-1]).transpose(1, 2)
+            d_mixed = d_out[rows].view(run.texts, -1, ctx.heads, key.shape[-1]).transpose(1, 2)
             used = shares if mask is None else (shares * mask).mul_(scale(ctx.rate))
             d_value.copy_(torch.matmul(used.transpose(-1, -2), d_mixed))
             d_shares = torch.matmul(d_mixed, value.transpose(-1, -2))
@@ -146,21 +146,21 @@ class OverRuns(torch.autograd.Function):
 def _cut(
     qkv: Tensor, queries: Tensor | None, layout: Layout, heads: int
 ) -> list[tuple[Run, tuple[Tensor, Tensor, Tensor], slice]]:
-    """Views of each run: query, key and value as [texts, heads, length, head width]; its out rows."""
+    """Views of each run: query, key, value as [texts, heads, length, head width]; its out rows."""
     out = []
     row = text = 0
     parts = 3 if queries is None else 2
     for run in layout.runs:
-        size = run.count * run.length
-        block = qkv[row : row + size].view(run.count, run.length, parts, heads, -1)
+        size = run.texts * run.length
+        block = qkv[row : row + size].view(run.texts, run.length, parts, heads, -1)
         *own, key, value = block.permute(2, 0, 3, 1, 4)
         if queries is None:
             query, rows = own[0], slice(row, row + size)
         else:
-            rows = slice(text, text + run.count)
-            query = queries[rows].view(run.count, 1, heads, -1).transpose(1, 2)
+            rows = slice(text, text + run.texts)
+            query = queries[rows].view(run.texts, 1, heads, -1).transpose(1, 2)
         out.append((run, (query, key, value), rows))
-        row, text = row + size, text + run.count
+        row, text = row + size, text + run.texts
     return out
 
 

@@ -66,6 +66,9 @@ class Pack:
     tokens: Tensor  # [tokens, 3]: id, segment, position
     lengths: tuple[int, ...]
 
+    def to(self, device: torch.device) -> Pack:
+        return Pack(self.tokens.to(device), self.lengths)
+
     @classmethod
     def of(cls, parts: Sequence[tuple[Sequences, Ints]]) -> Pack:
         """The chosen sequences of each part, part after part."""
@@ -90,8 +93,8 @@ class Pack:
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
     """start, start + 1, ... of each size, one after another."""
-    shift = np.repeat(starts - (sizes.cumsum() - sizes), sizes)
-    return np.arange(int(sizes.sum())) + shift
+    before: Ints = sizes.cumsum() - sizes
+    return np.arange(sizes.sum(), dtype=np.int64) + np.repeat(starts - before, sizes)
 
 
 @dataclass(frozen=True)
@@ -118,13 +121,9 @@ class Examples:
 
     @classmethod
     def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
-        n = len(rows)
-        if task.twin:
-            texts = [(t,) for pair in rows.texts for t in pair]
-            seats = np.arange(2 * n).reshape(n, 2)
-        else:
-            texts, seats = rows.texts, np.arange(n).reshape(n, 1)
-        sequences, cut = tokenise(texts, tokenizer, longest)
+        apart: list[tuple[str, ...]] = [(text,) for pair in rows.texts for text in pair]
+        sequences, cut = tokenise(apart if task.twin else rows.texts, tokenizer, longest)
+        seats = np.arange(len(sequences)).reshape(-1, 2 if task.twin else 1)
         kind = torch.long if task.kind == "classify" else torch.float32
         targets = None if rows.labels is None else torch.tensor(rows.labels, dtype=kind)
         return cls(sequences, seats, targets, cut)
@@ -135,7 +134,8 @@ class Examples:
     @property
     def lengths(self) -> Ints:
         """Tokens of each example."""
-        return self.sequences.lengths[self.seats].sum(1)
+        lengths: Ints = self.sequences.lengths[self.seats].sum(1)
+        return lengths
 
 
 def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Batch:
@@ -217,7 +217,7 @@ class Deck:
 
 
 def by_tokens(lengths: Ints, budget: int) -> list[Ints]:
-    """All examples, long ones first, in parts of about `budget` tokens each, similar lengths together."""
+    """All examples, long ones first, in parts of about `budget` tokens and of similar lengths."""
     order = np.argsort(-lengths, kind="stable")
     parts: list[Ints] = []
     start = total = 0

@@ -146,7 +146,8 @@ class Draft:
 
     def mistake(self, errors: Sequence[ErrorDetails]) -> Mistake:
         """The first of the model's complaints as a sentence, the others counted."""
-        first = errors[0]
+        # A misspelt key explains the missing one that is often reported before it.
+        first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
         context = first.get("ctx", {})
         path = (*self._path(first["loc"]), *context.get("at", ()))
         more = f" ({len(errors) - 1} more to mend after that)" if len(errors) > 1 else ""
@@ -173,13 +174,18 @@ class Draft:
             case "value_error":
                 found = "" if isinstance(value, Mapping) else f" (found {shorten(value)})"
                 return f"{key}: {context['error']}{found}"
-            case "recipe":
+            case "misfit":
                 return f"{key}: {error['msg']}"
             case "model_type" | "dict_type":
                 return f"{key} is {shorten(value)}; expected keys and values below it"
+            case "tuple_type":
+                return f"{key} is {shorten(value)}; expected a list"
+            case "too_short":
+                return f"{key} is {shorten(value)}; expected at least one"
             case "string_pattern_mismatch":
                 return f"{key} is {shorten(value)}. {help_ or ''}".strip()
         expected = error["msg"].partition(", unable")[0].replace("Input should be", "expected", 1)
+        expected = re.sub(r"^expected (?=greater|less)", "expected a number ", expected)
         return f"{key} is {shorten(value)}; {expected[0].lower()}{expected[1:]}"
 
 

@@ -62,5 +62,5 @@ def drop(x: Tensor, rate: float, dice: Dice | None) -> Tensor:
     """`x` with each element dropped at this rate, or `x` itself without dice."""
     if dice is None or rate <= 0:
         return x
-    out: Tensor = Masked.apply(x, dice.keep(x.shape, rate), scale(rate))  # type: ignore[no-untyped-call]
+    out: Tensor = Masked.apply(x, dice.keep(x.shape, rate), scale(rate))
     return out

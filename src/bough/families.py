@@ -1,4 +1,4 @@
-"""What encoders bough can run: their shape, read from `config.json`, and the names of their weights.
+"""What encoders bough can run: their shape, read from `config.json`, and their weights' names.
 
 All families here are one network (Vaswani et al., with the norm after each half-layer) under
 different names, so a family is data: where its settings and its tensors are called what. No torch.
@@ -42,7 +42,8 @@ DISTILBERT_LAYER: Names = {
     "down": "transformer.layer.{n}.ffn.lin2",
     "norm2": "transformer.layer.{n}.output_layer_norm",
 }
-MPNET_LAYER: Names = BERT_LAYER | {
+MPNET_LAYER: Names = {
+    **BERT_LAYER,
     "qkv": (
         "encoder.layer.{n}.attention.attn.q",
         "encoder.layer.{n}.attention.attn.k",
@@ -75,6 +76,7 @@ class Family:
 
 RENAMED_BY_DISTILBERT = {
     "width": "dim",
+    "embedding": "dim",
     "layers": "n_layers",
     "heads": "n_heads",
     "inner": "hidden_dim",
@@ -99,6 +101,7 @@ BERT_CONFIG = {
     "vocabulary": "vocab_size",
     "positions": "max_position_embeddings",
 }
+SIZES = ("embedding", "width", "layers", "heads", "inner", "vocabulary", "positions")
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
 
@@ -166,7 +169,7 @@ class Shape:
     @classmethod
     def of(cls, config: Mapping[str, Any], where: str = "config") -> Shape:
         name = config.get("model_type")
-        if name not in FAMILIES:
+        if not isinstance(name, str) or name not in FAMILIES:
             raise Mistake(
                 f"{where}: bough cannot run an encoder of type {name!r}; "
                 f"it can run {', '.join(FAMILIES)}"
@@ -179,10 +182,7 @@ class Shape:
         if config.get("is_decoder"):
             raise Mistake(f"{where}: this is a decoder (is_decoder); bough runs encoders")
         family = FAMILIES[name]
-        keys = BERT_CONFIG | (
-            {"embedding": family.config["width"]} if "width" in family.config else {}
-        )
-        keys |= family.config
+        keys = {**BERT_CONFIG, **family.config}
 
         def whole(setting: str) -> int:
             value = config.get(keys[setting])
@@ -192,12 +192,7 @@ class Shape:
                 )
             return value
 
-        sizes = {
-            setting: whole(setting)
-            for setting in (
-                "width", "layers", "heads", "inner", "vocabulary", "positions", "embedding",
-            )
-        }  # fmt: skip
+        sizes = {setting: whole(setting) for setting in SIZES}
         if sizes["width"] % sizes["heads"]:
             raise Mistake(
                 f"{where}: width {sizes['width']} is not a multiple of {sizes['heads']} heads"
@@ -222,20 +217,10 @@ class Shape:
     def config(self) -> dict[str, Any]:
         """The `config.json` of this shape, as transformers writes it."""
         family = FAMILIES[self.family]
-        keys = BERT_CONFIG | family.config
+        keys = {**BERT_CONFIG, **family.config}
         out: dict[str, Any] = {"model_type": self.family}
-        for setting in (
-            "width",
-            "layers",
-            "heads",
-            "inner",
-            "vocabulary",
-            "positions",
-            "activation",
-        ):
+        for setting in (*SIZES, "activation"):
             out[keys[setting]] = getattr(self, setting)
-        if "embedding" in family.config:
-            out[keys["embedding"]] = self.embedding
         if family.types:
             out["type_vocab_size"] = self.types
         if self.relative:

@@ -7,6 +7,7 @@ off from the graph or not as the plan says.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -40,17 +41,8 @@ class Head(nn.Module):
             size += FUSED if attend else sum(imports)
             depth = task.depth if task.head == "mlp" else 1
             widths = [size, *[task.width] * (depth - 1)]
-            self.hidden = nn.ModuleList(
-                nn.Linear(i, o) for i, o in zip(widths, widths[1:], strict=False)
-            )
+            self.hidden = nn.ModuleList(Dense(i, o) for i, o in pairwise(widths))
             self.output = nn.Linear(widths[-1], task.outputs)
-
-    def restart(self, generator: torch.Generator) -> None:
-        """After fresh weights were drawn: hidden layers start at the scale that ReLU keeps."""
-        for linear in self.hidden or ():
-            nn.init.kaiming_normal_(linear.weight, nonlinearity="relu", generator=generator)
-        if self.cosine is not None:
-            self.cosine.restart()
 
     def forward(
         self, vectors: Sequence[Tensor], imported: Sequence[Tensor], dice: Dice | None
@@ -71,23 +63,24 @@ class Head(nn.Module):
             x = torch.cat([x, *([self.fusion(x, imported)] if self.fusion else imported)], 1)
         assert self.hidden is not None
         assert self.output is not None
-        for linear in self.hidden:
-            x = drop(F.relu(linear(x)), rate, dice)
+        for dense in self.hidden:
+            x = drop(dense(x), rate, dice)
         return self.output(x), x
 
 
-class Late(nn.Module):
-    """A layer between read-out and head (system A): ReLU(W a + b)."""
+class Dense(nn.Module):
+    """ReLU(W x + b): a hidden layer of a head, and a late layer before the heads (system A)."""
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, out: int):
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.linear = nn.Linear(width, out)
 
     def restart(self, generator: torch.Generator) -> None:
-        nn.init.kaiming_normal_(self.dense.weight, nonlinearity="relu", generator=generator)
+        """After fresh weights were drawn: start at the scale that ReLU keeps."""
+        nn.init.kaiming_normal_(self.linear.weight, nonlinearity="relu", generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.dense(x))
+        return F.relu(self.linear(x))
 
 
 class Cosine(nn.Module):

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from bough.mistakes import Mistake
-from bough.terms import KINDS, WORDS, Draft, Names, Refused, Said, named, word
+from bough.terms import KINDS, WORDS, Names, Refused, Said, Sketch, named, word
 
 
 def read(
@@ -29,14 +29,14 @@ def read(
     if isinstance(source, Mapping) and set(source) == {"text"}:
         source = source["text"]
     if isinstance(source, Mapping):
-        return _take_mapping(source, Draft(tasks, layers, heads)).said(pooled)
+        return _take_mapping(source, Sketch(tasks, layers, heads)).said(pooled)
     if not isinstance(source, str):
         raise Mistake(f"a plan is a line of text or a mapping, not {source!r}; say 'full'")
     terms = _cut(source, tasks)
-    draft = Draft(tasks, layers, heads)
-    bad, refused = _take_line(terms, draft)
+    sketch = Sketch(tasks, layers, heads)
+    bad, refused = _take_line(terms, sketch)
     if refused is None:
-        return draft.said(pooled)
+        return sketch.said(pooled)
     why = f"plan {source!r}: {refused.why}"
     for _ in range(50):  # a line of many faults needs many rounds; each mends one
         if refused is None:
@@ -46,7 +46,7 @@ def read(
             break
         terms[bad : bad + 1] = [refused.instead] if refused.instead else []
         terms = terms or ["full"]
-        bad, refused = _take_line(terms, Draft(tasks, layers, heads))
+        bad, refused = _take_line(terms, Sketch(tasks, layers, heads))
     raise Mistake(why)
 
 
@@ -79,20 +79,20 @@ def _cut(text: str, tasks: Sequence[str]) -> list[str]:
     return terms
 
 
-def _take_line(terms: Sequence[str], draft: Draft) -> tuple[int, Refused | None]:
+def _take_line(terms: Sequence[str], sketch: Sketch) -> tuple[int, Refused | None]:
     """Read the terms by kind, so that their order does not matter; where and why it failed."""
     rank = {w: n for n, w in enumerate(WORDS)}
     for at in sorted(range(len(terms)), key=lambda i: rank.get(word(terms[i]), -1)):
         try:
             if terms[at] and terms.index(terms[at]) < at:
                 raise Refused(f"{terms[at]!r} is said twice", "")
-            draft.take(terms[at])
+            sketch.take(terms[at])
         except Refused as refused:
             return at, refused
     return 0, None
 
 
-def _take_mapping(source: Mapping[str, Any], draft: Draft) -> Draft:
+def _take_mapping(source: Mapping[str, Any], sketch: Sketch) -> Sketch:
     """The long form: rows by label, late layers, adapters, feeds, frozen."""
     known = ["rows", "late", "adapters", "feed", "frozen"]
     key = ""
@@ -105,49 +105,49 @@ def _take_mapping(source: Mapping[str, Any], draft: Draft) -> Draft:
         key = "late"
         late = source.get("late") or []
         if isinstance(late, str):
-            draft.take_late(f"late:{late.removeprefix('late:')}")
+            sketch.take_late(f"late:{late.removeprefix('late:')}")
         else:
-            draft.rows |= {f"late {n}": _row(value, draft) for n, value in enumerate(late, 1)}
-            draft.late = len(late)
+            sketch.rows |= {f"late {n}": _row(value, sketch) for n, value in enumerate(late, 1)}
+            sketch.late = len(late)
         key = "rows"
         rows = source.get("rows") or {}
         if not isinstance(rows, Mapping):
             raise Refused("rows are a mapping, like {layer 1-4: all, layer 5-6: {a: x, b: x}}")
         for label, value in rows.items():
             key = f"rows, {label}"
-            draft.set_rows(draft.places(str(label)), _row(value, draft), str(label))
-        above = draft.all  # a row that is not given is like the one above
-        for place in ["embeddings", *(f"layer {n}" for n in range(1, draft.layers + 1))]:
-            above = draft.rows[place] = draft.rows[place] if place in draft.changed else above
+            sketch.set_rows(sketch.places(str(label)), _row(value, sketch), str(label))
+        above = sketch.all  # a row that is not given is like the one above
+        for place in ["embeddings", *(f"layer {n}" for n in range(1, sketch.layers + 1))]:
+            above = sketch.rows[place] = sketch.rows[place] if place in sketch.changed else above
         key = "adapters"
         for term in _listed(source.get("adapters")):
             if word(term) not in KINDS:
                 raise Refused(f"{term!r} is no adapter; there are {', '.join(KINDS)}")
-            draft.adapt(term)
+            sketch.adapt(term)
         key = "feed"
         for term in _listed(source.get("feed")):
-            draft.feed(term if word(term) in ("feed", "feed~") and ":" in term else f"feed:{term}")
+            sketch.feed(term if word(term) in ("feed", "feed~") and ":" in term else f"feed:{term}")
         key = "frozen"
         frozen = source.get("frozen")
         if frozen is not None and frozen is not False:
-            draft.freeze("frozen" if frozen is True else f"frozen@{frozen}")
+            sketch.freeze("frozen" if frozen is True else f"frozen@{frozen}")
     except Refused as refused:
         instead = f"; say {refused.instead!r}" if refused.instead else ""
         raise Mistake(f"plan, {key}: {refused.why}{instead}") from None
-    return draft
+    return sketch
 
 
-def _row(value: object, draft: Draft) -> Names:
+def _row(value: object, sketch: Sketch) -> Names:
     """A row of the long form: all, own, groups as in the line, or a label per task."""
     if isinstance(value, Mapping):
         for task in value:
-            draft.known(str(task), str(task))
+            sketch.known(str(task), str(task))
         labels = {str(task): str(label) for task, label in value.items() if label is not None}
-        return named(draft.tasks, [(labels.get(t), t in labels or t) for t in draft.tasks])
+        return named(sketch.tasks, [(labels.get(t), t in labels or t) for t in sketch.tasks])
     text = re.sub(r"\s", "", str(value))
     if text in ("own", "I"):
-        return draft.own
-    return draft.all if text == "S" else draft.partition(f"/{text}", f"/{text}")
+        return sketch.own
+    return sketch.all if text == "S" else sketch.partition(f"/{text}", f"/{text}")
 
 
 def _listed(value: object) -> list[str]:

@@ -18,11 +18,11 @@ from bough.batches import Pack
 from bough.dropout import Dice
 from bough.encoder import Encoder
 from bough.families import Shape
-from bough.heads import Head, Late, exported, import_sizes
+from bough.heads import Cosine, Dense, Head, exported, import_sizes
 from bough.plan import Cell, Plan
 from bough.tasks import Task
 from bough.trunk import Embeddings, Layer, Pooler
-from bough.walk import Route, Walk
+from bough.walk import Route, Walk, call
 
 FRESH = 0.02  # standard deviation of new weights, as BERT's
 
@@ -57,7 +57,7 @@ class Network(nn.Module):
         if kind == "pooler":
             return Pooler(self.shape)
         if kind == "late":
-            return Late(self.shape.width)
+            return Dense(self.shape.width, self.shape.width)
         if kind == "head":
             return Head(self.tasks[cell.name], self.shape.width, self.imports[cell.name])
         adapter = next(a for a in self.plan.adapters if a.place == cell.place)
@@ -123,12 +123,10 @@ class Network(nn.Module):
             ]
             flat = [tensor for tensors in imported for tensor in tensors]
             head = self.cells[Cell("head", task).key]
-            if not lent:
-                out: tuple[Tensor, Tensor] = head(own, flat, dice)
-                return out
             # Another task's head: its weights stay as they are, and it answers without dropout.
-            fixed = {name: p.detach() for name, p in head.named_parameters()}
-            out = torch.func.functional_call(head, fixed, (own, flat, None))
+            out: tuple[Tensor, Tensor] = (
+                call(head, "through", own, flat, None) if lent else head(own, flat, dice)
+            )
             return out
 
         every = range(numbers.shape[1])
@@ -197,8 +195,11 @@ def fresh(module: nn.Module, cell: Cell, seed: int) -> None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, nn.LayerNorm):
             part.reset_parameters()
-    if isinstance(module, Head | Late | adapters.AdapterModule):
-        module.restart(generator)
+    for part in module.modules():
+        if isinstance(part, Dense):
+            part.restart(generator)
+        elif isinstance(part, Cosine | adapters.Narrow | adapters.PAL):
+            part.restart()
 
 
 def plan_of(text: str | Mapping[str, Any], tasks: Mapping[str, Task], shape: Shape) -> Plan:

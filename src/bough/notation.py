@@ -118,10 +118,9 @@ class _Builder:
                 raise self.mistake(key, "a key is a list or a mapping; expected a word")
             line = key.start_mark.line + 1
             if key.value in own:
+                said = f"{dotted((*path, key.value))} is there twice"
                 before = self.lines[(*path, key.value)]
-                raise self.mistake(
-                    key, f"{dotted((*path, key.value))} stands on line {before} already; keep one"
-                )
+                raise self.mistake(key, f"{said}, on line {before} too; keep one")
             self.lines[(*path, key.value)] = line
             own[key.value] = self.build(value, (*path, key.value))
         return {**merged, **own}

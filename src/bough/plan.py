@@ -199,16 +199,23 @@ class Plan:
             reads=tuple(self.reads[i] for i in index),
         )
 
-    def distinct_steps(self, tasks: Iterable[str]) -> int:
-        """Steps computed when these tasks ask about one text, what they read included.
+    def walked(self, tasks: Iterable[str]) -> list[tuple[Step, tuple[str, ...]]]:
+        """Every step computed when these tasks, and those they read, ask about one text.
 
-        Activations that tasks share are counted once.
+        Each comes with the tasks that walk it together: activations they share are there once.
         """
-        walked = set()
-        for task in {s for t in tasks for s in (t, *self.sources(t))}:
-            way = self.way(task)
-            walked |= {way[:n] for n in range(1, len(way) + 1)}
-        return len(walked)
+        asked = {s for t in tasks for s in (t, *self.sources(t))}
+        found: dict[tuple[int, Step], tuple[int, list[str]]] = {}  # (step before, step): its number
+        for task in (t for t in self.tasks if t in asked):
+            before = -1
+            for step in self.way(task):
+                before, together = found.setdefault((before, step), (len(found), []))
+                together.append(task)
+        return [(step, tuple(together)) for (_, step), (_, together) in found.items()]
+
+    def distinct_steps(self, tasks: Iterable[str]) -> int:
+        """How many steps are `walked` when these tasks ask about one text."""
+        return len(self.walked(tasks))
 
     # For the reader.
 

@@ -22,13 +22,12 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from bough import notation
 from bough.draft import Draft, mapped
 from bough.mistakes import Mistake, nearest
 from bough.tables import place
-from bough.tasks import SPLITS, Hub, Task, listed
+from bough.tasks import SPLITS, Hub, Task, listed, misfit
 
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")
@@ -71,7 +70,7 @@ class Phase(BaseModel):
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if (self.epochs is None) == (self.steps is None):
-            raise ValueError("a phase needs its length: give either epochs or steps")
+            raise misfit("a phase needs its length: give either epochs or steps")
         return self
 
 
@@ -236,8 +235,7 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         for path, sentence in self._problems():
-            # Braces would be taken for places to fill.
-            raise PydanticCustomError("recipe", "{sentence}", {"sentence": sentence, "at": path})
+            raise misfit(sentence, *path)
         return self
 
     def _problems(self) -> Iterator[tuple[notation.Path, str]]:

@@ -6,20 +6,15 @@ decides what that means. A file that is no table at all is the user's `Mistake`.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bough import delimited
 from bough.mistakes import Mistake, nearest
 from bough.tasks import Hub, Record, shorten
-
-DELIMITERS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 
 
 @dataclass(frozen=True)
@@ -130,174 +125,17 @@ def _decoded(path: Path) -> str:
     return text
 
 
-# --- CSV, TSV ---------------------------------------------------------------------------------
-
-
-class _Lines:
-    """The physical lines of a file for csv.reader, with a position that can be set back."""
-
-    def __init__(self, lines: list[str], at: int) -> None:
-        self.lines = lines
-        self.at = at
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        if self.at >= len(self.lines):
-            raise StopIteration
-        self.at += 1
-        return self.lines[self.at - 1]
-
-
-@dataclass
-class _Records:
-    """What one pass over a delimited file found."""
-
-    cells: list[list[str]]
-    lines: list[int]
-    broken: list[Skipped]
-    bare: int = 0  # rows whose quotes were taken as part of the text
-
-
 def _delimited(path: Path, wanted: Wanted) -> Table:
-    # newline="" keeps \r, \n and \r\n as they are, so that quoted ones survive and lines count.
-    lines = list(io.StringIO(_decoded(path), newline=""))
-    first = next(number for number, line in enumerate(lines) if line.strip())
-    with _long_fields():
-        delimiter = _delimiter(lines[first], wanted, path)
-        names, after = _header(lines, first, delimiter, path)
-        found = _records(lines, after, delimiter, len(names), path)
-        notes = []
-        if not found.cells and found.broken:
-            wider = _records(lines, after, delimiter, len(names) + 1, path)
-            if wider.cells and not wider.broken:
-                found = wider
-                if any(cells[-1].strip() for cells in wider.cells):
-                    names = ("", *names)
-                    notes.append(
-                        f"{path}: the header has one name less than the rows have fields; "
-                        "the first field was taken for an unnamed index"
-                    )
-                else:
-                    names = (*names, "")
-    if found.bare:
-        notes.append(
-            f"{path}: {found.bare} row(s) hold quotes that quote no field; kept as part of the text"
-        )
-    if not found.cells and not found.broken:
-        raise Mistake(f"{path} has a header and no rows; expected rows below it")
+    sheet = delimited.split(_decoded(path), str(path), wanted.names)
     columns = {}
     for column in wanted.names:
-        if names.count(column) > 1:
-            raise Mistake(
-                f"{path} has {names.count(column)} columns {column!r}; rename all but one"
-            )
-        if column in names:
-            at = names.index(column)
-            columns[column] = [cells[at] for cells in found.cells]
-    return Table(str(path), "line", names, columns, found.lines, tuple(found.broken), tuple(notes))
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Lift csv's limit of 131,072 characters a field: whole documents are longer."""
-    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _reader(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    # A blank before a quote is layout in `a, "b"`; after a tab it belongs to the text.
-    return csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=delimiter != "\t")
-
-
-def _delimiter(header: str, wanted: Wanted, path: Path) -> str:
-    """The one that shows most of the wanted columns in the header, then the one with most names."""
-
-    def merit(delimiter: str) -> tuple[int, int]:
-        try:
-            names = next(_reader([header], delimiter))
-        except csv.Error:
-            names = header.split(delimiter)
-        return len({name.strip() for name in names} & set(wanted.names)), len(names)
-
-    usual = "," if path.suffix.lower() == ".csv" else "\t"
-    return max((usual, *DELIMITERS), key=merit)
-
-
-def _header(
-    lines: list[str], first: int, delimiter: str, path: Path
-) -> tuple[tuple[str, ...], int]:
-    cursor = _Lines(lines, first)
-    try:
-        names = tuple(name.strip() for name in next(_reader(cursor, delimiter)))
-    except csv.Error as fault:
-        raise Mistake(
-            f"{path} line {first + 1}: the header has broken quoting ({fault}); close every quote"
-        ) from None
-    if any("\udc80" <= character <= "\udcff" for name in names for character in name):
-        raise Mistake(f"{path} line {first + 1}: the header is not UTF-8; save the file as UTF-8")
-    return names, cursor.at
-
-
-def _records(lines: list[str], first: int, delimiter: str, width: int, path: Path) -> _Records:
-    """Take the lines apart; after a broken row go on with the line below its first."""
-    found = _Records([], [], [])
-    cursor = _Lines(lines, first)
-    reader = _reader(cursor, delimiter)
-    while True:
-        start = cursor.at
-        why = ""
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return found
-        except csv.Error:
-            cells = []
-            why = "a quote opens a field and does not close it; double quotes inside a quoted field"
-        else:
-            if not cells or (len(cells) == 1 and not cells[0].strip() and width > 1):
-                continue  # a blank line is no row
-            if len(cells) != width:
-                why = f"the row has {len(cells)} fields; expected {width}, as in the header"
-            elif cursor.at - start > 1 and _swallowed(lines[start : cursor.at], delimiter, width):
-                why = f"a quote opens a field and closes only on line {cursor.at}; close it"
-        if why and delimiter == "\t":
-            # A tab separates whatever the quotes do, so a line with the right number of them
-            # is a row of a file that was written without quoting.
-            bare = lines[start].rstrip("\r\n").split("\t")
-            if len(bare) == width:
-                cells, why = [_unquoted(cell) for cell in bare], ""
-                found.bare += 1
-                cursor.at = start + 1
-        if why:
-            value = lines[start].rstrip("\r\n")
-            found.broken.append(Skipped(str(path), start + 1, "", shorten(value), why))
-            cursor.at = start + 1
-        else:
-            found.cells.append(cells)
-            found.lines.append(start + 1)
-
-
-def _swallowed(lines: Sequence[str], delimiter: str, width: int) -> bool:
-    """Whether a field over several lines is rather a lost quote with whole rows behind it."""
-    # A written paragraph may by chance have the right number of commas in a line or two.
-    if width == 1 or (delimiter != "\t" and len(lines) < 4):
-        return False
-    return all(line.count(delimiter) == width - 1 for line in lines)
-
-
-def _unquoted(cell: str) -> str:
-    inner = cell[1:-1]
-    if len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', ""):
-        return inner.replace('""', '"')
-    return cell
-
-
-# --- JSON lines, Parquet ----------------------------------------------------------------------
+        if sheet.names.count(column) > 1 and column != "id":
+            raise Mistake(f"{path} has several columns {column!r}; rename all but one")
+        if column in sheet.names:
+            at = sheet.names.index(column)
+            columns[column] = [cells[at] for cells in sheet.cells]
+    broken = tuple(Skipped(str(path), n, "", shorten(text), why) for n, text, why in sheet.broken)
+    return Table(str(path), "line", sheet.names, columns, sheet.lines, broken, sheet.notes)
 
 
 def _json_lines(path: Path, wanted: Wanted) -> Table:
@@ -359,9 +197,6 @@ def _needs_hub_extra(what: str) -> Mistake:
 
 def _first_line(fault: BaseException) -> str:
     return (str(fault).strip().splitlines() or [type(fault).__name__])[0]
-
-
-# --- hub, memory ------------------------------------------------------------------------------
 
 
 def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:

@@ -23,6 +23,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from bough.mistakes import Mistake, nearest
 
@@ -116,10 +117,12 @@ Record = dict[str, Any] | tuple[Any, ...]
 
 def _plain(value: object) -> object:
     """A cell as plain data, so that a recipe that holds it can be written down."""
-    if value is None or isinstance(value, bool | float):
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str(value)
+    if isinstance(value, float):  # numpy's too
+        return float(value)
     if isinstance(value, int):
         if value.bit_length() > 1024:
             raise ValueError("a whole number of more than 1024 bits is neither text nor label")
@@ -266,10 +269,9 @@ class Task(BaseModel):
         "auto", description="The loss; auto is bce for two classes, ce for more, mse for numbers."
     )
     smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing of a classify task.")
-    class_weights: Annotated[
-        Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None,
-        BeforeValidator(_class_keys),
-    ] = Field(None, description="Weight of each class in the loss: balanced, or {class: weight}.")
+    class_weights: ClassWeights | None = Field(
+        None, description="Weight of each class in the loss: balanced, or {class: weight}."
+    )
     metric: Metric = Field(
         "auto", description="The score that counts; auto is accuracy, or pearson for numbers."
     )
@@ -327,74 +329,74 @@ class Task(BaseModel):
     def with_labels(self, labels: Iterable[str]) -> Task:
         """The same task, its classes known."""
         task = self.model_copy(update={"labels": tuple(labels)})
-        for problem in task._problems():
-            raise Mistake(problem)
+        for key, problem in task._problems():
+            raise Mistake(f"{key}: {problem}")
         return task
 
     @model_validator(mode="after")
     def _settings_agree(self) -> Self:
-        for problem in self._problems():
-            raise ValueError(problem)
+        for key, problem in self._problems():
+            raise misfit(problem, key)
         return self
 
-    def _problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        """Settings that do not go together: the key to mend, and a sentence."""
         if self.label in self.columns:
-            yield f"column {self.label!r} is both text and label; name two different columns"
-        yield from self._kind_problems()
-        if self.head.startswith("cosine"):
-            if not self.twin:
-                yield (
-                    f"head {self.head!r} compares two vectors; give `text` two columns and set "
-                    "`pair: twin`, or take head linear or mlp"
-                )
-            if self.kind == "classify" and self.labels is not None and self.outputs != 1:
-                yield (
-                    f"head {self.head!r} gives one number, which cannot tell {self.classes} "
-                    f"classes apart by loss {self.loss_name!r}; take head linear or mlp"
-                )
+            yield "label", f"column {self.label!r} is both text and label; name two columns"
+        for key, fitting in (("loss", _LOSSES), ("metric", _METRICS)):
+            value, known = getattr(self, key), fitting[self.kind]
+            if value not in known:
+                yield key, f"{value!r} does not fit kind {self.kind}; take {', '.join(known)}"
+        yield from (
+            self._classify_problems() if self.kind == "classify" else self._regress_problems()
+        )
+        if self.head.startswith("cosine") and not self.twin:
+            said = (
+                f"{self.head!r} compares two vectors; give `text` two columns and set `pair: twin`"
+            )
+            yield "head", f"{said}, or take head linear or mlp"
         if self.features != FEATURES and not self.twin:
-            yield "`features` is for pairs with `pair: twin`; set that, or leave `features` out"
+            yield "features", "this is for pairs with `pair: twin`; set that, or leave it out"
         if len(set(self.features)) < len(self.features):
-            yield f"`features` names one twice: {', '.join(self.features)}"
+            yield "features", f"one is named twice in {', '.join(self.features)}"
 
-    def _kind_problems(self) -> Iterator[str]:
-        losses, metrics = _LOSSES[self.kind], _METRICS[self.kind]
-        if self.loss not in losses:
-            yield f"loss {self.loss!r} does not fit kind {self.kind}; take {', '.join(losses)}"
-        if self.metric not in metrics:
-            yield f"metric {self.metric!r} does not fit kind {self.kind}; take {', '.join(metrics)}"
-        if self.kind == "regress":
-            for key, default in (("labels", None), ("class_weights", None), ("smoothing", 0.0)):
-                if getattr(self, key) != default:
-                    yield f"`{key}` is for classify tasks; leave it out, or set `kind: classify`"
-            if self.range is not None and not self.range[0] < self.range[1]:
-                yield f"range {list(self.range)} is empty; give the lowest label, then the highest"
-            return
+    def _regress_problems(self) -> Iterator[tuple[str, str]]:
+        for key, default in (("labels", None), ("class_weights", None), ("smoothing", 0.0)):
+            if getattr(self, key) != default:
+                yield key, "this is for classify tasks; leave it out, or set `kind: classify`"
+        if self.range is not None and not self.range[0] < self.range[1]:
+            low, high = self.range
+            yield "range", f"[{low:g}, {high:g}] is empty; give the lowest label, then the highest"
+
+    def _classify_problems(self) -> Iterator[tuple[str, str]]:
         if self.range is not None:
-            yield "`range` is for regress tasks; leave it out, or set `kind: regress`"
-        if self.labels is not None:
-            yield from self._class_problems(self.labels)
-
-    def _class_problems(self, labels: tuple[str, ...]) -> Iterator[str]:
+            yield "range", "this is for regress tasks; leave it out, or set `kind: regress`"
+        labels = self.labels
+        if labels is None:
+            return
         repeated = [name for name, times in Counter(labels).items() if times > 1]
         if repeated:
-            yield f"`labels` has {repeated[0]!r} twice; every class needs its own name"
+            yield "labels", f"{repeated[0]!r} is there twice; every class needs its own name"
         if "" in labels:
-            yield "`labels` has an empty name; every class needs one"
+            yield "labels", "one name is empty; every class needs one"
         if len(labels) < 2:
-            yield f"a classify task needs two or more classes, not {len(labels)}"
+            yield "labels", f"a classify task needs two or more classes, not {len(labels)}"
         if self.loss in ("bce", "mse") and len(labels) != 2:
-            yield (
-                f"loss {self.loss!r} is for two classes and here are {len(labels)}; "
-                "take ce or ordinal"
-            )
-        if isinstance(self.class_weights, dict):
-            for name in self.class_weights:
-                if name not in labels:
-                    yield (
-                        f"`class_weights` names {name!r}, which is no class of this task "
-                        f"({listed(labels)}){nearest(name, labels)}"
-                    )
+            said = f"{self.loss!r} is for two classes and here are {len(labels)}"
+            yield "loss", f"{said}; take ce or ordinal"
+        if self.head.startswith("cosine") and self.outputs != 1:
+            said = f"{self.head!r} gives one number, which cannot tell {len(labels)} classes apart"
+            yield "head", f"{said} by loss {self.loss_name!r}; take head linear or mlp"
+        for name in self.class_weights if isinstance(self.class_weights, dict) else ():
+            if name not in labels:
+                said = f"{name!r} is no class of this task ({listed(labels)})"
+                yield "class_weights", said + nearest(name, labels)
+
+
+def misfit(sentence: str, *at: str | int) -> PydanticCustomError:
+    """What a validator raises about settings that do not go together, and the key to mend."""
+    # The sentence is passed as a value, because braces in it would be taken for places to fill.
+    return PydanticCustomError("misfit", "{sentence}", {"sentence": sentence, "at": at})
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:

@@ -99,7 +99,7 @@ def word(term: str) -> str:
     return re.split(r"[:@/]", term)[0]
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     """A term makes no sense; `instead` does ("": leave the term out, None: no idea)."""
 
     def __init__(self, why: str, instead: str | None = None) -> None:
@@ -108,7 +108,7 @@ class Refused(Exception):  # noqa: N818
         self.instead = instead
 
 
-class Draft:
+class Sketch:
     """A plan while it is read: starts as `full`, takes term after term.
 
     Sharing comes before late layers, both before single rows: see `WORDS`.
@@ -403,19 +403,19 @@ class Draft:
 
 
 # The words of the language, in the order in which their terms are read.
-WORDS: dict[str, Callable[[Draft, str], None]] = {
-    "full": Draft.share,
-    "separate": Draft.share,
-    "split": Draft.share,
-    "late": Draft.take_late,
-    "row": Draft.take_row,
-    "pal": Draft.adapt,
-    "lowrank": Draft.adapt,
-    "lora": Draft.adapt,
-    "bottleneck": Draft.adapt,
-    "feed": Draft.feed,
-    "feed~": Draft.feed,
-    "frozen": Draft.freeze,
+WORDS: dict[str, Callable[[Sketch, str], None]] = {
+    "full": Sketch.share,
+    "separate": Sketch.share,
+    "split": Sketch.share,
+    "late": Sketch.take_late,
+    "row": Sketch.take_row,
+    "pal": Sketch.adapt,
+    "lowrank": Sketch.adapt,
+    "lora": Sketch.adapt,
+    "bottleneck": Sketch.adapt,
+    "feed": Sketch.feed,
+    "feed~": Sketch.feed,
+    "frozen": Sketch.freeze,
 }
 
 

@@ -27,7 +27,7 @@ class Tweaks(Protocol):
     def matrix(self, letter: str, x: Tensor, y: Tensor, firsts: bool) -> Tensor:
         """`y`, the product of `x` with the matrix of this letter, with what is added to it."""
 
-    def beside(self, h: Tensor, layout: Layout, dice: Dice | None, firsts: bool) -> Tensor | None:
+    def beside(self, h: Tensor, dice: Dice | None, firsts: bool) -> Tensor | None:
         """What runs parallel to the layer, from the layer's input."""
 
     def after(self, y: Tensor, firsts: bool) -> Tensor:
@@ -103,10 +103,9 @@ class Layer(nn.Module):
         m = self.norm1(x + drop(matrix("o", self.out, mixed), rate, dice))
         inner = self.activation(matrix("i", self.up, m))
         y = m + drop(matrix("f", self.down, inner), rate, dice)
-        if tweaks is None:
-            return self.norm2(y)
-        beside = tweaks.beside(h, layout, dice, firsts)
-        return tweaks.after(self.norm2(y if beside is None else y + beside), firsts)
+        beside = None if tweaks is None else tweaks.beside(h, dice, firsts)
+        out: Tensor = self.norm2(y if beside is None else y + beside)
+        return out if tweaks is None else tweaks.after(out, firsts)
 
     def _attend(
         self,

@@ -122,7 +122,7 @@ class Walk:
     def __init__(
         self,
         route: Route,
-        cells: Mapping[str, nn.Module],
+        cells: nn.ModuleDict,
         pack: Pack,
         asked: Sequence[tuple[str, ...]],
         dice: Dice | None,

@@ -160,6 +160,13 @@ def draw(rng: Random, family: Family, split: Split) -> Meaning:
     return meaning
 
 
+def exchange(meaning: Meaning) -> None:
+    """Let two draws from one list change places."""
+    for name in meaning:
+        if name + "2" in meaning:
+            meaning[name], meaning[name + "2"] = meaning[name + "2"], meaning[name]
+
+
 def fill(rng: Random, text: str, meaning: Meaning | None = None) -> str:
     """The line with its choices made and its slots filled."""
     while match := re.search(r"\[([^\[\]]*)\]", text):

@@ -18,6 +18,7 @@ from bough.demo.grammar import (
     Split,
     choose,
     draw,
+    exchange,
     fill,
     read,
     tidy,
@@ -57,11 +58,11 @@ def _pair(rng: Random, family: Family, split: Split, label: str) -> tuple[str, s
     lines = family.sections[asked]
     if label == "same":
         if "symmetric" in family.marks and rng.random() < 0.7:
-            _exchange(other)
+            exchange(other)
     elif rng.random() < 0.3 and len(family.sections) > 1:
         lines = family.sections[rng.choice([name for name in family.sections if name != asked])]
     elif "directed" in family.marks and rng.random() < 0.5:
-        _exchange(other)
+        exchange(other)
     else:
         _change(rng, family, split, other, line)
     # Keeping the line makes the words alike, taking another makes them differ.
@@ -71,12 +72,6 @@ def _pair(rng: Random, family: Family, split: Split, label: str) -> tuple[str, s
     else:
         second = choose(rng, others, split)
     return first, tidy(fill(rng, second.text, other))
-
-
-def _exchange(meaning: Meaning) -> None:
-    for name in meaning:
-        if name + "2" in meaning:
-            meaning[name], meaning[name + "2"] = meaning[name + "2"], meaning[name]
 
 
 def _change(rng: Random, family: Family, split: Split, meaning: Meaning, line: Line) -> None:
@@ -90,4 +85,4 @@ def _change(rng: Random, family: Family, split: Split, meaning: Meaning, line: L
         name = rng.choice(list(free))
         meaning[name] = choose(rng, free[name], split)
     else:
-        _exchange(meaning)
+        exchange(meaning)

@@ -1,0 +1,141 @@
+"""What a person sees while a run goes on: a live panel in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a run stands after a step."""
+
+    step: int
+    steps: int
+    epoch: float
+    phase: str  # "" when there is one only
+    losses: Mapping[str, float]  # mean since the last log
+    passes: Mapping[str, float]  # over each task's training set
+    lr: float
+    tokens_per_second: float
+
+
+class Display(Protocol):
+    """Told about a run as it goes; a mirror of it elsewhere has the same form."""
+
+    def say(self, text: str) -> None: ...
+    def step(self, moment: Moment) -> None: ...
+    def log(self, entry: Mapping[str, Any]) -> None: ...
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None: ...
+    def close(self) -> None: ...
+
+
+class Silent:
+    """Nobody looks."""
+
+    def say(self, text: str) -> None:
+        pass
+
+    def step(self, moment: Moment) -> None:
+        pass
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        pass
+
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def one_line(scores: Mapping[str, Any]) -> str:
+    """Each task's first metric, and both aggregates."""
+    parts = [f"{n} {next(iter(found.values())):.3f}" for n, found in scores["tasks"].items()]
+    return "  ".join([*parts, f"raw {scores['raw']:.3f}", f"normalised {scores['normalised']:.3f}"])
+
+
+class Lines(Silent):
+    """A line now and then, for logs and pipes."""
+
+    def __init__(self, every: float = 10.0):
+        self.every = every
+        self.next = 0.0
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def step(self, moment: Moment) -> None:
+        now = time.monotonic()
+        if now < self.next and moment.step < moment.steps:
+            return
+        self.next = now + self.every
+        losses = "  ".join(f"{task} {loss:.3f}" for task, loss in moment.losses.items())
+        self.say(
+            f"step {moment.step}/{moment.steps}  epoch {moment.epoch:.2f}{moment.phase}  "
+            f"loss {losses}  {moment.tokens_per_second:,.0f} tokens/s"
+        )
+
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
+        self.say(f"step {step}: {one_line(scores)}{'  (best so far)' if best else ''}")
+
+
+class Panel:
+    """Progress, losses and scores, redrawn in place."""
+
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console(stderr=True)
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self.console,
+        )
+        self.bar = self.progress.add_task("training", total=None)
+        self.live: Live | None = None
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False)
+
+    def step(self, moment: Moment) -> None:
+        if self.live is None:
+            self.live = Live(console=self.console, refresh_per_second=4, transient=True)
+            self.live.start()
+        table = Table(box=None, padding=(0, 2), show_edge=False)
+        table.add_column("")
+        for heading in ("loss", "passes"):
+            table.add_column(heading, justify="right")
+        for task, loss in moment.losses.items():
+            table.add_row(task, f"{loss:.3f}", f"{moment.passes[task]:.2f}")
+        self.progress.update(
+            self.bar,
+            total=moment.steps,
+            completed=moment.step,
+            description=f"epoch {moment.epoch:.2f}{moment.phase}  {moment.tokens_per_second:,.0f} tokens/s",
+        )
+        self.live.update(Group(table, self.progress))
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        pass
+
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
+        self.say(f"step {step}: {one_line(scores)}{'  (best so far)' if best else ''}")
+
+    def close(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+
+def for_terminal() -> Display:
+    """A panel where someone watches, lines where a file does."""
+    return Panel() if sys.stderr.isatty() else Lines()

@@ -1,0 +1,147 @@
+"""Answers to metrics to the two aggregates.
+
+Two aggregates of the same scores exist and are often confused: *raw* is the plain mean of the
+tasks' metrics, *normalised* first moves correlations from [-1, 1] to [0, 1]. Both are always given.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bough.batches import Examples, by_tokens, collate
+from bough.losses import answers, loss
+from bough.network import Network
+from bough.tasks import Task
+
+TOKENS = 4096  # per pass
+SIGNED = ("pearson", "spearman", "mcc")  # metrics that run from -1 to 1
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One task's answers on one split, in the order of its rows."""
+
+    values: NDArray[Any]  # class indices, or numbers in the label's range
+    probabilities: NDArray[np.float32] | None
+    loss: float | None  # mean over the rows, where there are labels
+
+
+@torch.inference_mode()
+def predict(network: Network, examples: Mapping[str, Examples]) -> dict[str, Predictions]:
+    """Every task's answers for its own examples."""
+    device = next(network.parameters()).device
+    out = {}
+    for name, own in examples.items():
+        task = network.tasks[name]
+        outputs = torch.empty(len(own), task.outputs)
+        for part in by_tokens(own.lengths, TOKENS):
+            batch = collate({name: own}, {name: part})
+            got = network(batch.pack.to(device), batch.seats)[name]
+            outputs[torch.from_numpy(part)] = got.float().cpu()
+        values, probabilities = answers(task, outputs)
+        cost = None if own.targets is None else float(loss(task, outputs, own.targets))
+        out[name] = Predictions(
+            values.numpy(), None if probabilities is None else probabilities.numpy(), cost
+        )
+    return out
+
+
+def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[str, float]:
+    """All metrics of a task's kind over the whole set (never a mean over batches)."""
+    if task.kind == "classify":
+        from sklearn.metrics import f1_score, matthews_corrcoef
+
+        classes = list(range(task.classes))
+        return {
+            "accuracy": float(np.mean(predicted == truth)),
+            "f1": float(
+                f1_score(truth, predicted, labels=classes, average="macro", zero_division=0)
+            ),
+            "mcc": float(matthews_corrcoef(truth, predicted)),
+        }
+    from scipy import stats
+
+    if len(truth) < 2 or np.ptp(predicted) == 0 or np.ptp(truth) == 0:
+        # A constant has no correlation; it knows nothing of the order, which is what 0 says.
+        return {"pearson": 0.0, "spearman": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        return {
+            "pearson": _number(stats.pearsonr(predicted, truth).statistic),
+            "spearman": _number(stats.spearmanr(predicted, truth).statistic),
+        }
+
+
+def _number(value: float) -> float:
+    return 0.0 if np.isnan(value) else float(value)
+
+
+def interval(
+    task: Task, predicted: NDArray[Any], truth: NDArray[Any], level: float = 0.95
+) -> tuple[float, float]:
+    """Where the task's metric would lie on other examples of the same kind.
+
+    Wilson's interval for accuracy, Fisher's for Pearson's r, the bootstrap over examples for the
+    others.
+    """
+    from scipy import stats
+
+    name, n = task.metric_name, len(truth)
+    if name == "accuracy":
+        right = int(np.sum(predicted == truth))
+        found = stats.binomtest(right, n).proportion_ci(level, method="wilson")
+        return float(found.low), float(found.high)
+    if name == "pearson":
+        if n < 4 or np.ptp(predicted) == 0 or np.ptp(truth) == 0:
+            return -1.0, 1.0
+        found = stats.pearsonr(predicted, truth).confidence_interval(level)
+        return float(found.low), float(found.high)
+    rng = np.random.default_rng(0)
+    draws = rng.integers(0, n, (500, n))
+    scores = [metrics(task, predicted[d], truth[d])[name] for d in draws]
+    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def score(tasks: Mapping[str, Task], examples: Mapping[str, Examples],
+          predictions: Mapping[str, Predictions], intervals: bool = False) -> dict[str, Any]:  # fmt: skip
+    """The scores of one split: per task, and both aggregates."""
+    per_task: dict[str, dict[str, Any]] = {}
+    for name, own in examples.items():
+        if own.targets is None:
+            continue
+        truth, found = own.targets.numpy(), predictions[name]
+        per_task[name] = metrics(tasks[name], found.values, truth)
+        per_task[name]["loss"] = found.loss
+        per_task[name]["rows"] = len(own)
+        if intervals:
+            per_task[name]["interval"] = list(interval(tasks[name], found.values, truth))
+    return {"tasks": per_task, **aggregates(tasks, per_task)}
+
+
+def aggregates(
+    tasks: Mapping[str, Task], per_task: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    main = {name: tasks[name].metric_name for name in per_task}
+    raw = [per_task[name][metric] for name, metric in main.items()]
+    normalised = [
+        (per_task[name][metric] + 1) / 2 if metric in SIGNED else per_task[name][metric]
+        for name, metric in main.items()
+    ]
+    return {"raw": float(np.mean(raw)), "normalised": float(np.mean(normalised))}
+
+
+def selected(scores: Mapping[str, Any], tasks: Mapping[str, Task], select: str) -> float:
+    """The number that picks the best model; higher is better."""
+    if select in ("raw", "normalised"):
+        return float(scores[select])
+    if select == "sum":
+        return float(sum(scores["tasks"][n][t.metric_name] for n, t in tasks.items()))
+    return float(scores["tasks"][select][tasks[select].metric_name])

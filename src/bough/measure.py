@@ -1,0 +1,80 @@
+"""What a run cost: seconds, memory, parameters, bytes, FLOPs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+from bough.cost import cost
+from bough.network import Network
+
+STEADY = 5  # steps at the start that are not counted: memory and threads warm up
+
+
+def peak_memory() -> int:
+    """The most memory this process ever had, in bytes."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return int(psutil.Process().memory_info().peak_wset)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) if sys.platform == "darwin" else int(peak) * 1024
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the versions, as far as they can change a result."""
+    packages = ("torch", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn", "torchjd")
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory": psutil.virtual_memory().total,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "packages": {"bough": metadata.version("bough"), **{p: metadata.version(p) for p in packages}},
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        return names[0] if names else platform.processor()
+    except OSError:
+        return platform.processor()
+
+
+def of_run(
+    network: Network, seconds: float, step_seconds: Sequence[float], tokens: int, length: float
+) -> dict[str, Any]:
+    """The contents of cost.json; `length` is the mean number of tokens of an example."""
+    outputs = {name: task.outputs for name, task in network.tasks.items()}
+    static = cost(network.plan, network.shape, outputs, length=max(1, round(length)))
+    counted = sum(p.numel() for p in network.parameters())
+    learning = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    per_task = {}
+    for name in network.plan.tasks:
+        mine = {c for c, users in network.plan.users().items() if name in users}
+        per_task[name] = sum(p.numel() for c in mine for p in network.cells[c.key].parameters())
+    steady = step_seconds[STEADY:] or step_seconds
+    return {
+        "training_seconds": seconds,
+        "step_seconds": float(np.median(steady)) if steady else None,
+        "peak_memory": peak_memory(),
+        "parameters": counted,
+        "learning_parameters": learning,
+        "parameters_per_task": per_task,
+        "bytes_to_serve": counted * 4,
+        "bytes_with_optimiser": counted * 4 + learning * 8,
+        "flops_per_example": static.flops_per_example,
+        "tokens": tokens,
+    }

@@ -1,0 +1,519 @@
+"""The loop: step, log, evaluate, keep the best, and never lose a run.
+
+All chance comes from generators that belong to the run and are saved with it, so a run that was
+stopped, or killed, goes on from its checkpoint to the same weights, bit for bit.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from bough import encoder as encoders
+from bough import measure, optimiser, rows, sampling
+from bough.batches import Deck, Examples, collate
+from bough.combine import Combiner, Group
+from bough.display import Display, Moment, Silent
+from bough.dropout import Dice
+from bough.evaluate import Predictions, predict, score, selected
+from bough.losses import class_weights, loss
+from bough.mistakes import Mistake
+from bough.model import MultiTaskModel
+from bough.network import Network, plan_of
+from bough.recipe import Phase, Recipe, Training
+from bough.rows import Rows
+from bough.runs import Run, Writer
+from bough.tasks import Task
+from bough.weighting import weighting
+
+
+class Stopped(Exception):
+    """Training was asked to stop; the checkpoint is written."""
+
+
+class Failed(Exception):
+    """Training cannot go on, and it is not the user's mistake alone; the last state is kept."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Every task's rows, checked, and the tasks with their classes known."""
+
+    tasks: dict[str, Task]
+    rows: dict[str, dict[str, Rows]]  # task -> split -> rows
+
+    @classmethod
+    def gather(cls, recipe: Recipe, splits: Sequence[Any] | None = None) -> Data:
+        tasks, found = {}, {}
+        for name, task in recipe.tasks.items():
+            tasks[name], own = rows.load(
+                name, task, root=recipe.root, policy=recipe.rows, splits=splits
+            )
+            found[name] = {str(split): part for split, part in own.items()}
+        return cls(tasks, found)
+
+    def notes(self) -> list[str]:
+        """What was skipped or assumed, one sentence each."""
+        every = [part for own in self.rows.values() for part in own.values()]
+        return [part.report() for part in every if part.skipped] + [
+            note for part in every for note in part.notes
+        ]
+
+    def examples(self, split: str, model: MultiTaskModel) -> dict[str, Examples]:
+        return {
+            name: Examples.of(self.tasks[name], own[split], model.tokenizer, model.longest)
+            for name, own in self.rows.items()
+            if split in own
+        }
+
+
+@dataclass
+class Place:
+    """How far a run has come."""
+
+    phase: int = 0
+    epoch: int = 0  # of this phase
+    step: int = 0  # of this epoch
+    done: int = 0  # steps of this phase
+    total: int = 0  # steps of the run
+    tokens: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    since_best: int = 0  # evaluations without a better score
+    step_seconds: list[float] = field(default_factory=list)
+
+
+def train(
+    recipe: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
+    out: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    display: Display | None = None,
+) -> Run:
+    """Train what the recipe says and return its run directory."""
+    told = Recipe.read(recipe, overrides)
+    writer = Writer.start(Path(out).expanduser() if out is not None else new_folder(recipe))
+    return _guarded(told, writer, display or Silent(), None)
+
+
+def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Run:
+    """Go on with a run that was stopped or killed, as if nothing had happened."""
+    run = Run.open(folder)
+    if run.finished:
+        raise Mistake(f"{run.folder}: is finished; there is nothing to resume")
+    writer = Writer.resume(run.folder)
+    state = None
+    if run.checkpoint.is_file():
+        state = torch.load(run.checkpoint, map_location="cpu", weights_only=True)
+    return _guarded(Recipe.read(run.recipe_file), writer, display or Silent(), state)
+
+
+def new_folder(recipe: object) -> Path:
+    """runs/<recipe's name>, numbered where it is taken."""
+    stem = Path(recipe).stem if isinstance(recipe, str | os.PathLike) else "run"
+    number = 1
+    while True:
+        folder = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        if not folder.exists():
+            return folder
+        number += 1
+
+
+def _guarded(recipe: Recipe, writer: Writer, display: Display, state: dict[str, Any] | None) -> Run:
+    try:
+        Trainer(recipe, writer, display, state).run()
+    finally:
+        display.close()
+        writer.close()
+    return writer.run
+
+
+def load_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
+    """The untrained model of a recipe, and what there is to say about its encoder."""
+    encoder = encoders.load(recipe.encoder)
+    plan = plan_of(recipe.plan, data.tasks, encoder.shape)
+    network = Network.pretrained(plan, data.tasks, encoder, recipe.training.seed)
+    longest = min(recipe.max_length, encoder.shape.longest)
+    notes = []
+    if plan.pooled and not encoder.weights("pooler"):
+        notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
+    if encoder.unused:
+        names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
+        notes.append(f"{len(encoder.unused)} tensors of the encoder are not used: {names}")
+    facts = {"encoder": encoder.source, "saw_quora": encoder.saw_quora}
+    return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes
+
+
+def device_of(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise Mistake(f"device is {name!r}, but torch sees no CUDA device here; set device: cpu")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise Mistake("device is 'mps', but torch sees none here; set device: cpu")
+    return torch.device(name)
+
+
+class Trainer:
+    """One run from where it stands to its end."""
+
+    def __init__(
+        self, recipe: Recipe, writer: Writer, display: Display, state: dict[str, Any] | None
+    ):
+        self.recipe = recipe
+        self.writer = writer
+        self.display = display
+        if recipe.threads is not None:
+            torch.set_num_threads(recipe.threads)
+        self.device = device_of(recipe.device)
+        self.data = Data.gather(recipe)
+        self.tasks = self.data.tasks
+        self.model, notes = load_model(recipe, self.data)
+        self.network = self.model.network.to(self.device)
+        for note in [*self.data.notes(), *notes]:
+            display.say(note)
+        self.train = self.data.examples("train", self.model)
+        self.dev = self.data.examples("dev", self.model)
+        for name, own in self.train.items():
+            if own.cut:
+                display.say(f"task {name!r}: {own.cut:,} sequences cut to {self.model.longest} tokens")
+        self.judged = {name: _sample(own, recipe.training.evaluate_rows) for name, own in self.dev.items()}
+        self.phases = recipe.training.phases or (None,)
+        self.place = Place()
+        self.state = state
+        self.saved = time.monotonic()
+        self.stop: int | None = None
+
+    # The course of a run.
+
+    def run(self) -> None:
+        if self.state is None:
+            self._begin()
+        else:
+            known = {f: self.state["place"][f] for f in Place.__dataclass_fields__}
+            self.place = Place(**known)
+            self.network.load_state_dict(self.state["network"])
+            self.writer.rewind(self.state["log"])
+        with self._listening():
+            for number in range(self.place.phase, len(self.phases)):
+                self.place.phase = number
+                self._phase(self.phases[number])
+                self.place = replace(self.place, phase=number + 1, epoch=0, step=0, done=0)
+        self._finish()
+
+    def _begin(self) -> None:
+        self.writer.write("recipe.yaml", self.recipe.dump())
+        self.writer.write("plan.txt", f"{self.model.plan}\n")
+        data = {n: {s: {"rows": len(r), "sha256": rows.digest(r), "skipped": len(r.skipped)} for s, r in own.items()}
+                for n, own in self.data.rows.items()}  # fmt: skip
+        self.writer.write_json("environment.json", {**measure.environment(), "data": data})
+        self.writer.run.model.mkdir(exist_ok=True)
+        self.model.save_words(self.writer.run.model)
+
+    def _phase(self, phase: Phase | None) -> None:
+        training = self.recipe.training if phase is None else phase.over(self.recipe.training)
+        self.training = training
+        frozen = phase is not None and phase.frozen
+        self.network.hold(frozen)
+        seed = training.seed
+        sizes = {name: len(own) for name, own in self.train.items()}
+        self.sampler, self.steps = _course(training, sizes)
+        self.weights = {
+            name: self.recipe.task_weights()[name] * self.sampler.factors[name] for name in self.tasks
+        }
+        self.class_weights = {
+            name: class_weights(task, self.train[name].targets) for name, task in self.tasks.items()
+        }
+        self.turns = np.random.Generator(np.random.PCG64([seed, self.place.phase, 1]))
+        self.decks = {
+            name: Deck(own.lengths, training.batch, training.length_window, [seed, self.place.phase, 2, i])
+            for i, (name, own) in enumerate(self.train.items())
+        }
+        self.chance = torch.Generator(self.device).manual_seed(seed * 1000 + self.place.phase)
+        order = torch.Generator().manual_seed(seed * 1000 + self.place.phase + 500)
+        self.weighting = weighting(training.weighting, self.weights)
+        users = self.network.plan.users()
+        groups = [
+            Group(users[cell], [p for _, p in own]) for cell, own in self.network.owned().items() if own
+        ]
+        self.combiner = Combiner(training.combine, groups, tuple(self.tasks), order)
+        self.optimiser = optimiser.build(self.network, self.weighting.parameters(), training)
+        self.ema = optimiser.Average(self.network, training.ema) if training.ema else None
+        if self.state is not None:
+            self._restore(self.state, order)
+            self.state = None
+        self.order = order
+        self.losses: dict[str, list[float]] = {name: [] for name in self.tasks}
+        while self.place.done < self.steps:
+            if self.place.step == self.sampler.steps(self.place.epoch):
+                self.place.epoch, self.place.step = self.place.epoch + 1, 0
+            self._one_step()
+            if self._evaluation_due():
+                if self._evaluate():
+                    break
+                self._checkpoint()
+            elif self.stop is not None or time.monotonic() - self.saved > training.save_every:
+                self._checkpoint()
+            if self.stop is not None:
+                raise Stopped(f"stopped at step {self.place.total}; go on with --resume {self.writer.run.folder}")
+
+    # One step.
+
+    def _one_step(self) -> None:
+        began = time.perf_counter()
+        place, training = self.place, self.training
+        present: dict[str, float] = {}
+        tokens = 0
+        watch = training.cosines_every and (place.total + 1) % training.cosines_every == 0
+        for _ in range(training.accumulate):
+            counts = self.sampler.draw(place.epoch, place.step, self.turns)
+            chosen = {name: self.decks[name].deal(count) for name, count in counts.items()}
+            apart = self.combiner.apart or bool(watch)
+            parts = [{name: which} for name, which in chosen.items()] if apart else [chosen]
+            for part in parts:
+                found, size = self._backward(part)
+                tokens += size
+                for name, value in found.items():
+                    present[name] = present.get(name, 0.0) + value / training.accumulate
+        cosines = self.combiner.cosines(self._places()) if watch else None
+        self.combiner.finish()
+        bad = [name for name, value in present.items() if not math.isfinite(value)]
+        norm = optimiser.clip(self.optimiser, training.clip)
+        if bad or not math.isfinite(norm):
+            what = f"the loss of {', '.join(bad)}" if bad else "the gradient"
+            raise Failed(
+                f"{what} is not a finite number at step {place.total + 1}; the last state is kept. "
+                f"Lower training.lr ({training.lr:g}) or set training.clip, then train anew"
+            )
+        lr = training.lr * optimiser.factor(
+            place.done, self.steps, training.warmup, training.schedule
+        )
+        optimiser.set_lr(self.optimiser, lr)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.weighting.update(present)
+        if self.ema is not None:
+            self.ema.update()
+        seconds = time.perf_counter() - began
+        place.step, place.done, place.total = place.step + 1, place.done + 1, place.total + 1
+        place.tokens, place.seconds = place.tokens + tokens, place.seconds + seconds
+        place.step_seconds.append(seconds)
+        for name, value in present.items():
+            self.losses[name].append(value)
+        self._tell(lr, norm, tokens / seconds, cosines)
+
+    def _backward(self, chosen: Mapping[str, Any]) -> tuple[dict[str, float], int]:
+        """Forward and backward of these tasks' examples; their losses, unweighted."""
+        batch = collate(self.train, chosen)
+        dice = Dice(self.chance, self.training.dropout)
+        with torch.autocast(self.device.type, torch.bfloat16, self.recipe.precision == "bf16"):
+            outputs = self.network(batch.pack.to(self.device), batch.seats, dice)
+        losses = {
+            name: loss(self.tasks[name], out, batch.targets[name].to(self.device), self.class_weights[name])
+            for name, out in outputs.items()
+        }
+        scaled = self.weighting.scale(losses)
+        total = torch.stack(list(scaled.values())).sum() / self.training.accumulate
+        total.backward()
+        self.combiner.take(*chosen)
+        return {name: value.item() for name, value in losses.items()}, batch.tokens
+
+    def _places(self) -> dict[str, list[torch.nn.Parameter]]:
+        """Parameters that several tasks share, by place."""
+        users = self.network.plan.users()
+        places: dict[str, list[torch.nn.Parameter]] = {}
+        for cell, own in self.network.owned().items():
+            if len(users[cell]) > 1 and own:
+                places.setdefault(cell.place, []).extend(p for _, p in own)
+        return places
+
+    def _tell(self, lr: float, norm: float, speed: float, cosines: Any) -> None:
+        place = self.place
+        means = {n: float(np.mean(v)) if v else math.nan for n, v in self.losses.items()}
+        passes = {name: deck.passes for name, deck in self.decks.items()}
+        epoch = place.epoch + place.step / self.sampler.steps(place.epoch)
+        phase = f" of phase {place.phase + 1}" if len(self.phases) > 1 else ""
+        self.display.step(
+            Moment(place.done, self.steps, epoch, phase, means, passes, lr, speed)
+        )
+        if place.total % self.training.log_every and place.done < self.steps and cosines is None:
+            return
+        entry = {
+            "step": place.total,
+            "phase": place.phase,
+            "epoch": round(epoch, 4),
+            "loss": {n: v for n, v in means.items() if not math.isnan(v)},
+            "examples": {name: deck.seen for name, deck in self.decks.items()},
+            "passes": {n: round(v, 4) for n, v in passes.items()},
+            "lr": lr,
+            "gradient_norm": norm,
+            "tokens": place.tokens,
+            "seconds": round(place.seconds, 3),
+        }
+        if cosines is not None:
+            entry["cosines"] = cosines
+        self.writer.log(entry)
+        self.display.log(entry)
+        self.losses = {name: [] for name in self.tasks}
+
+    # Judging.
+
+    def _evaluation_due(self) -> bool:
+        every = self.training.evaluate_every
+        if self.place.done >= self.steps:
+            return True
+        if every == "epoch":
+            return self.place.step == self.sampler.steps(self.place.epoch)
+        return self.place.done % int(every) == 0
+
+    def _evaluate(self) -> bool:
+        """Judge, keep the model if it is the best; whether to stop early."""
+        with self.ema.applied() if self.ema is not None else _nothing():
+            scores = score(self.tasks, self.judged, predict(self.network, self.judged))
+            select = self.recipe.training.select
+            value = None if select == "last" else selected(scores, self.tasks, select)
+            better = value is None or self.place.best is None or value > self.place.best
+            if better:
+                self.place.best, self.place.since_best = value, 0
+                self.writer.write("model/model.safetensors", self.model.weights())
+            else:
+                self.place.since_best += 1
+        self.writer.log({"step": self.place.total, "dev": scores, "best": better})
+        self.display.scored(self.place.total, scores, better)
+        patience = self.training.patience
+        return patience is not None and self.place.since_best >= patience
+
+    def _finish(self) -> None:
+        """The best model once more on every split that has rows; then the run is done."""
+        from bough.model import load
+
+        best = load(self.writer.run.folder)
+        best.network.to(self.device)
+        everything: dict[str, Any] = {}
+        for split in ("dev", "test"):
+            examples = self.dev if split == "dev" else self.data.examples("test", self.model)
+            if not examples:
+                continue
+            found = predict(best.network, examples)
+            labelled = {n: own for n, own in examples.items() if own.targets is not None}
+            if labelled:
+                everything[split] = score(self.tasks, labelled, found, intervals=True)
+            for name, own in found.items():
+                self._write_predictions(name, split, own)
+        length = float(np.mean(np.concatenate([own.lengths for own in self.train.values()])))
+        self.network.hold(False)
+        told = measure.of_run(
+            self.network, self.place.seconds, self.place.step_seconds, self.place.tokens, length
+        )
+        self.writer.write_json("cost.json", told)
+        best.facts |= {"scores": everything, "cost": told}
+        best.save_words(self.writer.run.model)
+        self.writer.write_json("scores.json", everything)
+
+    def _write_predictions(self, name: str, split: str, found: Predictions) -> None:
+        task, own = self.tasks[name], self.data.rows[name][split]
+        labels = list(task.labels or ())
+        header = ["id", *(["label"] if own.labels is not None else []), "predicted"]
+        header += [f"p({label})" for label in labels]
+        lines = []
+        for i, row in enumerate(own.ids):
+            value = found.values[i]
+            said = labels[value] if labels else f"{value:.6f}"
+            truth = [] if own.labels is None else [labels[int(own.labels[i])] if labels else own.labels[i]]
+            shares = [] if found.probabilities is None else [f"{p:.6f}" for p in found.probabilities[i]]
+            lines.append([row, *truth, said, *shares])
+        self.writer.write_csv(f"predictions/{name}-{split}.csv", header, lines)
+
+    # Never losing it.
+
+    def _checkpoint(self) -> None:
+        state = {
+            "place": vars(self.place) | {"step_seconds": self.place.step_seconds[-1000:]},
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "chance": self.chance.get_state(),
+            "order": self.order.get_state(),
+            "turns": self.turns.bit_generator.state,
+            "decks": {name: deck.state() for name, deck in self.decks.items()},
+            "weighting": self.weighting.state_dict(),
+            "combiner": self.combiner.state_dict(),
+            "ema": None if self.ema is None else self.ema.state_dict(),
+            "losses": self.losses,
+            "log": self.writer.logged(),
+        }
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        self.writer.write("checkpoint/state.pt", buffer.getbuffer())
+        self.saved = time.monotonic()
+
+    def _restore(self, state: dict[str, Any], order: torch.Generator) -> None:
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.chance.set_state(state["chance"])
+        order.set_state(state["order"])
+        self.turns.bit_generator.state = state["turns"]
+        for name, deck in self.decks.items():
+            deck.restore(state["decks"][name])
+        self.weighting.load_state_dict(state["weighting"])
+        self.combiner.load_state_dict(state["combiner"])
+        if self.ema is not None:
+            self.ema.load_state_dict(state["ema"])
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the run after the step at hand; a second Ctrl-C at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.stop is not None:
+                raise KeyboardInterrupt
+            self.stop = number
+            self.display.say("stopping after this step; the run can be resumed")
+
+        old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _course(training: Training, sizes: Mapping[str, int]) -> tuple[sampling.Sampler, int]:
+    """The sampler, and how many steps it is asked for."""
+    def sampler(epochs: int) -> sampling.Sampler:
+        return sampling.parse(
+            training.sampling, sizes, training.batch, epochs, training.steps_per_epoch
+        )
+
+    if training.steps is None:
+        chosen = sampler(training.epochs)
+        return chosen, sum(chosen.steps(epoch) for epoch in range(training.epochs))
+    per_epoch = sampler(1).steps(0)
+    return sampler(max(1, math.ceil(training.steps / per_epoch))), training.steps
+
+
+def _sample(examples: Examples, most: int | None) -> Examples:
+    """The same few rows at every evaluation, where judging all would take longer than training."""
+    if most is None or len(examples) <= most:
+        return examples
+    kept = np.sort(np.random.default_rng(0).permutation(len(examples))[:most])
+    targets = None if examples.targets is None else examples.targets[torch.from_numpy(kept)]
+    return replace(examples, seats=examples.seats[kept], targets=targets)
