@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from bough.cost import cell_parameters, cost
 from bough.families import Shape
-from bough.plan import Cell, Plan
+from bough.plan import Plan
 
 from .strategies import plans
 
@@ -171,28 +171,18 @@ def test_sums(plan: Plan) -> None:
         assert result.flops_per_example[task] == alone.flops_together
 
 
-@pytest.mark.parametrize("text", ["pal:8", "lowrank:3@2", "lora:2:qkvoif", "bottleneck:5@1-2"])
-def test_adapters_are_built_as_counted(text: str) -> None:
-    from bough.adapters import build
+@settings(max_examples=25, deadline=None)
+@given(plans(max_layers=3))
+def test_networks_are_built_as_counted(plan: Plan) -> None:
+    from bough.network import Network
+    from bough.tasks import Task
 
-    plan, shape = Plan.parse(text, ("a", "b"), 3, heads=4), tiny(3)
-    module = build(plan.adapters[0], shape)
-    counted = cell_parameters(plan, shape)[Cell(plan.adapters[0].place, "a")]
-    assert sum(p.numel() for p in module.parameters()) == counted
-
-
-@pytest.mark.parametrize(
-    "other", [{}, {"family": "mpnet", "types": 0, "relative": 7}, {"embedding": 4}]
-)
-def test_the_trunk_is_built_as_counted(other: dict[str, object]) -> None:
-    from bough.heads import Late
-    from bough.trunk import Embeddings, Layer, Pooler
-
-    shape = tiny(1, **other)
-    sizes = cell_parameters(Plan.parse("late:S", ("a",), 1), shape)
-    built = [Embeddings(shape), Layer(shape), Pooler(shape), Late(shape.width)]
-    counted = [sizes[Cell(p, "all")] for p in ("embeddings", "layer 1", "pooler", "late 1")]
-    assert [sum(p.numel() for p in m.parameters()) for m in built] == counted
+    task = Task(kind="regress", text="text", label="score", range=(0, 1))
+    for other in ({}, {"family": "mpnet", "types": 0, "relative": 7}, {"embedding": 4}):
+        shape = tiny(plan.layers, **other)
+        network = Network(plan, dict.fromkeys(plan.tasks, task), shape)
+        for cell, size in cell_parameters(plan, shape).items():
+            assert sum(p.numel() for p in network.cells[cell.key].parameters()) == size
 
 
 def test_without_torch() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -360,6 +362,8 @@ def test_mapping() -> None:
         ({"rows": {"layer 1": "all", "1": "own"}}, "a second time"),
         ({"adapters": ["pal:326"]}, "plan, adapters: .*say 'pal:324'"),
         ({"adapters": ["full"]}, "'full' is no adapter"),
+        ({"adapters": 5}, "plan, adapters: 5 is neither text nor a list"),
+        ({"late": {"a": 1}}, "plan, late: .* is neither text nor a list"),
         ({"feed": ["sst>sst"]}, "plan, feed: 'sst' would read itself"),
         ({"frozen": 9}, "plan, frozen: 'frozen@9' is deeper"),
         (3, "a plan is a line of text or a mapping, not 3"),
@@ -492,3 +496,9 @@ def test_any_text_is_a_plan_or_a_mistake(text: str) -> None:
             parse(mended[1])
     else:
         assert parse(plan.text) == plan
+
+
+def test_the_documentation_is_true() -> None:
+    page = Path(__file__).parents[1] / "docs" / "plans.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert (failed, tried > 5) == (0, True)

@@ -162,14 +162,10 @@ def test_rows_in_memory_are_not_expanded() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (
-            "lr: 5e-5",
-            "lrr: 5e-5",
-            "line 10: training.lrr is no key of a recipe; did you mean 'lr'?",
-        ),
+        ("lr: 5e-5", "lrr: 5e-5", "line 10: training.lrr is no key of a recipe"),
         ("lr: 5e-5", "lr: -1", "line 10: training.lr is -1; expected a number greater than 0"),
         ("kind: regress", "kind: regres", "line 6: tasks.sts.kind is 'regres'"),
-        ("[0, 5]", "[0, 5, 6]", "line 8: tasks.sts.range is [0.0, 5.0, 6.0]"),
+        ("[0, 5]", "[0, 5, 6]", "line 8: tasks.sts.range: expected the lowest and"),
         ("[0, 5]", "[5, 0]", "line 8: tasks.sts.range: [5, 0] is empty"),
         ("text: sentence", "txt: sentence", "line 4: tasks.sst.txt is no key of a recipe"),
         (", text: sentence", "", "line 4: tasks.sst.text is missing. The column that holds"),
@@ -210,10 +206,7 @@ def test_the_misspelt_key_comes_before_the_missing_one(write: Write) -> None:
         ({"tasks": None}, "tasks is None; expected keys and values below it"),
         ({"tasks": {"a": 3}}, "tasks.a is 3; expected keys and values below it"),
         ({"tasks": TASKS, "training": {"phases": 3}}, "training.phases is 3; expected a list"),
-        (
-            {"tasks": TASKS, "training": {"steps": 3, "phases": [{"epochs": 1}]}},
-            "leave `steps` out",
-        ),
+        ({"tasks": TASKS, "training": {"steps": 3, "phases": [{"steps": 1}]}}, "`steps` out"),
         ({"tasks": TASKS, "training": {"evaluate_every": 0}}, "expected epoch, or a number"),
         ({"tasks": TASKS, "training": {"lr": float("nan")}}, "training.lr is nan"),
         ({"tasks": TASKS, "training": {"weights": {"sst": float("inf")}}}, "finite number"),

@@ -429,7 +429,7 @@ def test_names_that_lead_nowhere(write: Write, tmp_path: Path) -> None:
     assert "is a folder" in mistake(CLASSIFY, str(tmp_path))
     assert "its name must end in .csv, .tsv" in mistake(CLASSIFY, write("a.docx", "x"))
     assert "no such home folder" in mistake(CLASSIFY, "~there-is-no-such-user/a.csv")
-    assert "cannot be read" in mistake(CLASSIFY, "a\0b.csv")
+    assert "does not exist" in mistake(CLASSIFY, "a\0b.csv")
     assert "cannot be read" in mistake(CLASSIFY, "a" * 5000 + ".csv")
 
 

@@ -18,8 +18,9 @@ from torch import Tensor, distributed, nn
 
 from bough.surgery import Surgeon
 
-# One dot product sums at most this many terms in single precision; their sums are kept in double.
-_CHUNK = 1 << 20
+# All dot products of one stretch of the gradients come before the next, while it is in the cache;
+# each sums so few terms in single precision that nothing is lost, and their sum is in double.
+_CHUNK = 1 << 18
 _TOGETHER = ""  # the key of gradients taken from several tasks at once
 
 
@@ -157,14 +158,13 @@ class Combiner:
         }
         for parameter in parameters:
             held = self._taken.get(parameter, {})
-            flat = {
-                i: _single(held[key]).reshape(-1).split(_CHUNK)
-                for i, key in enumerate(keys)
-                if key in held
-            }
-            for (i, j), sums in dots.items():
-                if i in flat and j in flat:
-                    sums += (torch.dot(a, b) for a, b in zip(flat[i], flat[j], strict=True))
+            here = [i for i, key in enumerate(keys) if key in held]
+            parts = (_single(held[keys[i]]).reshape(-1).split(_CHUNK) for i in here)
+            for chunk in zip(*parts, strict=True):
+                own = dict(zip(here, chunk, strict=True))
+                for (i, j), sums in dots.items():
+                    if i in own and j in own:
+                        sums.append(torch.dot(own[i], own[j]))
         gram = torch.zeros(m, m, dtype=torch.float64)
         for (i, j), sums in dots.items():
             if sums:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    track,
+)
 from rich.table import Table
+
+T = TypeVar("T")
+NO_METRICS = ("metric", "loss", "rows", "interval")
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class Silent:
 
 def one_line(scores: Mapping[str, Any]) -> str:
     """Each task's first metric, and both aggregates."""
-    parts = [f"{n} {next(iter(found.values())):.3f}" for n, found in scores["tasks"].items()]
+    parts = [f"{n} {found[found['metric']]:.3f}" for n, found in scores["tasks"].items()]
     return "  ".join([*parts, f"raw {scores['raw']:.3f}", f"normalised {scores['normalised']:.3f}"])
 
 
@@ -134,6 +145,36 @@ class Panel:
         if self.live is not None:
             self.live.stop()
             self.live = None
+
+
+def print_scores(scores: Mapping[str, Any], title: str) -> None:
+    """A table of every split's scores, on standard output."""
+    console = Console()
+    for split, found in scores.items():
+        table = Table(title=f"{title}: {split}", title_justify="left", box=SIMPLE_HEAD)
+        for heading in ("task", "metric", "score", "95 % interval", "rows", "other metrics"):
+            right = heading in ("score", "rows")
+            table.add_column(heading, justify="right" if right else "left")
+        for name, own in found["tasks"].items():
+            metric = own["metric"]
+            metrics = {k: v for k, v in own.items() if k not in NO_METRICS}
+            others = "  ".join(f"{k} {v:.3f}" for k, v in metrics.items() if k != metric)
+            low, high = own.get("interval", (None, None))
+            between = "" if low is None else f"{low:.3f} - {high:.3f}"
+            table.add_row(
+                name, metric, f"{metrics[metric]:.3f}", between, f"{own['rows']:,}", others
+            )
+        console.print(table)
+        console.print(
+            f"raw {found['raw']:.3f}   normalised {found['normalised']:.3f}", highlight=False
+        )
+
+
+def progress(items: Iterable[T], total: int, what: str) -> Iterable[T]:
+    """The same items with a bar on standard error, where someone watches."""
+    if not sys.stderr.isatty():
+        return items
+    return track(items, what, total, console=Console(stderr=True), transient=True)
 
 
 def for_terminal() -> Display:

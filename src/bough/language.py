@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from bough.mistakes import Mistake
 from bough.terms import KINDS, WORDS, Names, Refused, Said, Sketch, named, word
@@ -103,12 +103,12 @@ def _take_mapping(source: Mapping[str, Any], sketch: Sketch) -> Sketch:
                 why = f"unknown key; a plan has text alone, or {', '.join(known)}"
                 raise Refused(why, close[0] if close else None)
         key = "late"
-        late = source.get("late") or []
+        late = source.get("late")
         if isinstance(late, str):
             sketch.take_late(f"late:{late.removeprefix('late:')}")
         else:
-            sketch.rows |= {f"late {n}": _row(value, sketch) for n, value in enumerate(late, 1)}
-            sketch.late = len(late)
+            for sketch.late, value in enumerate(_listed(late), 1):
+                sketch.rows[f"late {sketch.late}"] = _row(value, sketch)
         key = "rows"
         rows = source.get("rows") or {}
         if not isinstance(rows, Mapping):
@@ -120,12 +120,12 @@ def _take_mapping(source: Mapping[str, Any], sketch: Sketch) -> Sketch:
         for place in ["embeddings", *(f"layer {n}" for n in range(1, sketch.layers + 1))]:
             above = sketch.rows[place] = sketch.rows[place] if place in sketch.changed else above
         key = "adapters"
-        for term in _listed(source.get("adapters")):
+        for term in _texts(source.get("adapters")):
             if word(term) not in KINDS:
                 raise Refused(f"{term!r} is no adapter; there are {', '.join(KINDS)}")
             sketch.adapt(term)
         key = "feed"
-        for term in _listed(source.get("feed")):
+        for term in _texts(source.get("feed")):
             sketch.feed(term if word(term) in ("feed", "feed~") and ":" in term else f"feed:{term}")
         key = "frozen"
         frozen = source.get("frozen")
@@ -150,6 +150,14 @@ def _row(value: object, sketch: Sketch) -> Names:
     return sketch.all if text == "S" else sketch.partition(f"/{text}", f"/{text}")
 
 
-def _listed(value: object) -> list[str]:
-    values = [value] if isinstance(value, str) else cast(Iterable[object], value or [])
-    return [re.sub(r"\s", "", str(v)) for v in values]
+def _texts(value: object) -> list[str]:
+    """One term or a list of them, without blanks."""
+    return [
+        re.sub(r"\s", "", str(v)) for v in ([value] if isinstance(value, str) else _listed(value))
+    ]
+
+
+def _listed(value: object) -> list[object]:
+    if value is None or isinstance(value, list | tuple):
+        return list(value or [])
+    raise Refused(f"{value!r} is neither text nor a list of such")

@@ -40,14 +40,19 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "memory": psutil.virtual_memory().total,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "packages": {"bough": metadata.version("bough"), **{p: metadata.version(p) for p in packages}},
+        "packages": {
+            "bough": metadata.version("bough"),
+            **{p: metadata.version(p) for p in packages},
+        },
     }
 
 
 def _processor() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+            names = [
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            ]
         return names[0] if names else platform.processor()
     except OSError:
         return platform.processor()

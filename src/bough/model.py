@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 import bough
-from bough.batches import Ints, Pack, Sequences, by_tokens, tokenise
+from bough.batches import Pack, Sequences, by_tokens, tokenise
 from bough.encoder import read_tokenizer
 from bough.families import Shape
 from bough.files import write_atomically
@@ -76,7 +76,9 @@ class MultiTaskModel:
     # Answers.
 
     @overload
-    def predict(self, texts: Text, tasks: Sequence[str] | str | None = None) -> dict[str, Answer]: ...
+    def predict(
+        self, texts: Text, tasks: Sequence[str] | str | None = None
+    ) -> dict[str, Answer]: ...
     @overload
     def predict(
         self, texts: Sequence[Text], tasks: Sequence[str] | str | None = None
@@ -96,19 +98,21 @@ class MultiTaskModel:
         self, texts: Iterable[Text], tasks: Sequence[str] | str | None = None
     ) -> Iterator[dict[str, Answer]]:
         """Answers in the order of the texts, however many there are."""
-        start = 0
-        rest = iter(texts)
+        return self.answer((text, self.asked(text, tasks, i)) for i, text in enumerate(texts))
+
+    def answer(self, asked: Iterable[tuple[Text, tuple[str, ...]]]) -> Iterator[dict[str, Answer]]:
+        """Answers to texts that each come with the tasks to answer them."""
+        rest = iter(asked)
         while window := list(itertools.islice(rest, WINDOW)):
-            asked = [self._asked(text, tasks, start + i) for i, text in enumerate(window)]
+            texts, names = zip(*window, strict=True)
             out: list[dict[str, Answer]] = [{} for _ in window]
-            for task, (numbers, outputs) in self.outputs(window, asked).items():
+            for task, (numbers, outputs) in self.outputs(texts, names).items():
                 for number, answer in zip(numbers, self._answers(task, outputs), strict=True):
                     out[number][task] = answer
-            for found, names in zip(out, asked, strict=True):
-                yield {task: found[task] for task in names}
-            start += len(window)
+            for found, wanted in zip(out, names, strict=True):
+                yield {task: found[task] for task in wanted}
 
-    def _asked(self, text: Text, tasks: Sequence[str] | str | None, number: int) -> tuple[str, ...]:
+    def asked(self, text: Text, tasks: Sequence[str] | str | None, number: int) -> tuple[str, ...]:
         """The tasks that answer this text; a Mistake if it does not fit."""
         parts = (text,) if isinstance(text, str) else text
         if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
@@ -124,13 +128,13 @@ class MultiTaskModel:
         chosen = (tasks,) if isinstance(tasks, str) else tuple(tasks)
         for name in chosen:
             if name not in self.tasks:
-                raise self._unknown(name)
+                raise self.unknown(name)
             if name not in fitting:
                 wants = "a pair" if self.tasks[name].paired else "one text"
                 raise Mistake(f"text {number + 1}: task {name!r} judges {wants}, this is {what}")
         return chosen
 
-    def _unknown(self, name: str) -> Mistake:
+    def unknown(self, name: str) -> Mistake:
         known = ", ".join(self.tasks)
         return Mistake(f"no task {name!r} in this model ({known}){nearest(name, self.tasks)}")
 
@@ -169,7 +173,9 @@ class MultiTaskModel:
                 for task in asked[number]:
                     at = base[1] if self.tasks[task].twin else base[0]
                     numbers.setdefault(task, []).append(number)
-                    seats.setdefault(task, []).append([at, at + 1] if self.tasks[task].twin else [at])
+                    seats.setdefault(task, []).append(
+                        [at, at + 1] if self.tasks[task].twin else [at]
+                    )
             parts = [(whole, np.array(chosen[0], np.int64)), (apart, np.array(chosen[1], np.int64))]
             pack = Pack.of([(s, c) for s, c in parts if len(c)]).to(self.device)
             yield numbers, {t: torch.tensor(s) for t, s in seats.items()}, pack
@@ -204,7 +210,7 @@ class MultiTaskModel:
         """Each text's vector as this task's head reads it (the first task's by default)."""
         name = task or next(iter(self.tasks))
         if name not in self.tasks:
-            raise self._unknown(name)
+            raise self.unknown(name)
         sequences, _ = tokenise([(text,) for text in texts], self.tokenizer, self.longest)
         out = np.empty((len(texts), self.network.shape.width), np.float32)
         for part in by_tokens(sequences.lengths, TOKENS):
@@ -248,7 +254,9 @@ class MultiTaskModel:
 
     def only(self, task: str) -> MultiTaskModel:
         """One task, and what it reads, as a model of its own."""
-        return MultiTaskModel(self.network.only(task), self.tokenizer, self.longest, dict(self.facts))
+        return MultiTaskModel(
+            self.network.only(task), self.tokenizer, self.longest, dict(self.facts)
+        )
 
 
 def load(source: str | Path, device: str = "cpu") -> MultiTaskModel:
@@ -261,7 +269,9 @@ def load(source: str | Path, device: str = "cpu") -> MultiTaskModel:
         tasks = {name: Task(**task) for name, task in config["tasks"].items()}
         plan_text, longest = config["plan"], int(config["longest"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Mistake(f"{file}: not a bough model's config ({type(error).__name__}: {error})") from None
+        raise Mistake(
+            f"{file}: not a bough model's config ({type(error).__name__}: {error})"
+        ) from None
     network = Network(plan_of(plan_text, tasks, shape), tasks, shape)
     weights = folder / "model.safetensors"
     try:
@@ -271,9 +281,10 @@ def load(source: str | Path, device: str = "cpu") -> MultiTaskModel:
     try:
         network.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
-        raise Mistake(f"{weights}: does not fit {file} ({str(error).splitlines()[-1].strip()})") from None
-    for cell in network.plan.users():
-        network.cells[cell.key].requires_grad_(network.plan.learns(cell))
+        raise Mistake(
+            f"{weights}: does not fit {file} ({str(error).splitlines()[-1].strip()})"
+        ) from None
+    network.hold(False)
     network.to(device)
     return MultiTaskModel(network, read_tokenizer(folder), longest, config.get("facts", {}))
 
@@ -285,7 +296,9 @@ def find(source: str | Path) -> Path:
         if (candidate / "model.safetensors").is_file() and (candidate / "config.json").is_file():
             return candidate
     if folder.exists():
-        raise Mistake(f"{folder}: no model there; expected a run or a folder with model.safetensors")
+        raise Mistake(
+            f"{folder}: no model there; expected a run or a folder with model.safetensors"
+        )
     if len(folder.parts) == 2 and not folder.is_absolute():
         from bough.encoder import from_hub
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,15 +39,13 @@ class Network(nn.Module):
         self.plan = plan
         self.tasks = dict(tasks)
         self.shape = shape
-        self.route = Route(plan, {name: task.pooling for name, task in tasks.items()})
         self.imports: dict[str, list[int]] = {}
         for name in plan.order():
             sources = [read.source for read in plan.reading(name)]
             self.imports[name] = import_sizes(name, sources, tasks, shape.width, self.imports)
         with torch.device("meta"):
             self.cells = nn.ModuleDict({c.key: self._cell(c) for c in plan.users()})
-        for cell in plan.users():
-            self.cells[cell.key].requires_grad_(plan.learns(cell))
+        self.hold(False)
 
     def _cell(self, cell: Cell) -> nn.Module:
         kind = cell.place.split()[0]
@@ -74,11 +73,9 @@ class Network(nn.Module):
             if weights:
                 copies = {name: tensor.clone() for name, tensor in weights.items()}
                 model.cells[cell.key].load_state_dict(copies, assign=True)
-                model.cells[cell.key].requires_grad_(plan.learns(cell))
             else:
                 fresh(model.cells[cell.key], cell, seed)
-                if cell.place == "pooler":  # nothing pretrained to hold on to
-                    model.cells[cell.key].requires_grad_(True)
+        model.hold(False)
         return model
 
     # The pass.
@@ -155,6 +152,17 @@ class Network(nn.Module):
         return out
 
     # Who learns what.
+
+    def hold(self, trunk: bool) -> None:
+        """Hold the whole trunk fixed for a while, or let learn what the plan lets learn."""
+        plan = replace(self.plan, frozen=self.plan.layers) if trunk else self.plan
+        # A pooler that the encoder came without has nothing pretrained to hold on to.
+        born = set() if self.shape.pooler else {"pooler"}
+        learning = {c for c in plan.users() if plan.learns(c) or c.place in born}
+        for cell in plan.users():
+            self.cells[cell.key].requires_grad_(cell in learning)
+        poolings = {name: task.pooling for name, task in self.tasks.items()}
+        self.route = Route(plan, poolings, learning)
 
     def owned(self) -> dict[Cell, list[tuple[str, nn.Parameter]]]:
         """The learning parameters of each cell."""

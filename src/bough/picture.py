@@ -53,8 +53,22 @@ class _Row:
     fixed: bool
 
     @property
+    def lanes(self) -> list[list[Adapter]]:
+        """Adapters that lie side by side, since no task has two of them."""
+        lanes: list[list[Adapter]] = []
+        for new in self.adapters:
+            for lane in lanes:
+                pairs = (zip(old.names, new.names, strict=True) for old in lane)
+                if not any(a and b for pair in pairs for a, b in pair):
+                    lane.append(new)
+                    break
+            else:
+                lanes.append([new])
+        return lanes
+
+    @property
     def height(self) -> int:
-        return BOX + PILL * len(self.adapters) + (5 if self.adapters else 0)
+        return BOX + PILL * len(self.lanes) + (5 if self.adapters else 0)
 
 
 def svg(plan: Plan, title: str | None = None) -> str:
@@ -146,10 +160,13 @@ class _Drawing:
             i, j = self.columns[at - 1], self.columns[at]
             if row.names[i] and row.names[i] == row.names[j] and row.streams[i] != row.streams[j]:
                 x = self.left + at * self.wide
-                self.line(self.front, x, self.y + 3, x, self.y + row.height - 3, "apart")
-        for n, adapter in enumerate(row.adapters):
+                # Above and below the name, which may stand in the middle.
+                self.line(self.front, x, self.y + 2, x, self.y + 8, "apart")
+                self.line(self.front, x, self.y + BOX - 8, x, self.y + row.height - 2, "apart")
+        for n, lane in enumerate(row.lanes):
             top = self.y + BOX - 2 + n * PILL
-            self.boxes(adapter.names, top, PILL - 3, PILL - 3, "pill", _pill(adapter))
+            for adapter in lane:
+                self.boxes(adapter.names, top, PILL - 3, PILL - 3, "pill", _pill(adapter))
         if row.fixed:
             self.write(self.right + 8, self.y + BOX / 2 + 4, "fixed", "note", "start")
         self.y += row.height + GAP
@@ -198,7 +215,7 @@ class _Drawing:
         ways = {r.through for t in self.plan.tasks for r in self.plan.reading(t)}
         notes = []
         if any("apart" in shape for shape in self.front):
-            notes.append("dotted line: the same weights, each with its own input")
+            notes.append("dotted line: the same weights, computed for each side by itself")
         if False in ways:
             notes.append("arrow: reads the other head's output")
         if True in ways:

@@ -75,7 +75,7 @@ class Phase(BaseModel):
 
 
 class Training(BaseModel):
-    """How the weights are learned."""
+    """The course of training: how long, how fast, whose turn, whose gradient."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -120,6 +120,12 @@ class Training(BaseModel):
     )
     patience: int | None = Field(
         None, ge=1, description="Stop after this many evaluations without a better one."
+    )
+    evaluate_rows: int | None = Field(
+        None, ge=1, description="Most dev rows per task to judge by while training; the end takes all."
+    )
+    save_every: float = Field(
+        60.0, ge=0, description="Seconds between two checkpoints; one is also written at evaluations."
     )
     ema: float | None = Field(
         None, gt=0, lt=1, description="Keep a moving average of the weights with this factor."
@@ -197,6 +203,10 @@ class Recipe(BaseModel):
             recipe = recipe.model_copy(update={"data": str(found)})
             recipe._folder = None
         return recipe
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, wherever they were read from."""
+        return isinstance(other, Recipe) and self.__dict__ == other.__dict__
 
     @property
     def root(self) -> Path:

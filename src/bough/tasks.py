@@ -211,6 +211,12 @@ def _text(value: object) -> object:
     raise ValueError("expected one column name, or a list of two different ones for a pair")
 
 
+def _ends(value: object) -> object:
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return value
+    raise ValueError("expected the lowest and the highest label, for example [0, 5]")
+
+
 def _features(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
@@ -236,7 +242,7 @@ class Task(BaseModel):
     labels: Classes | None = Field(
         None, description="The classes, in order; found in the train rows if left out."
     )
-    range: tuple[float, float] | None = Field(
+    range: Annotated[tuple[float, float], BeforeValidator(_ends)] | None = Field(
         None, description="Lowest and highest label of a regress task."
     )
     pair: Pair = Field(

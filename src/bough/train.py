@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -24,20 +24,17 @@ import torch
 
 from bough import encoder as encoders
 from bough import measure, optimiser, rows, sampling
-from bough.batches import Deck, Examples, collate
-from bough.combine import Combiner, Group
+from bough.batches import Deck, Examples
 from bough.display import Display, Moment, Silent
-from bough.dropout import Dice
 from bough.evaluate import Predictions, predict, score, selected
-from bough.losses import class_weights, loss
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel
+from bough.model import MultiTaskModel, load
 from bough.network import Network, plan_of
 from bough.recipe import Phase, Recipe, Training
 from bough.rows import Rows
 from bough.runs import Run, Writer
+from bough.step import NotFiniteError, Step, Stepper
 from bough.tasks import Task
-from bough.weighting import weighting
 
 
 class Stopped(Exception):
@@ -120,6 +117,19 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
     return _guarded(Recipe.read(run.recipe_file), writer, display or Silent(), state)
 
 
+def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
+    """Scores of a run's best model on one of its recipe's splits, with intervals."""
+    run = Run.open(folder)
+    if split not in rows.SPLITS:
+        raise Mistake(f"--split {split!r}: expected {', '.join(rows.SPLITS)}")
+    data = Data.gather(Recipe.read(run.recipe_file), [split])
+    model = load(run.folder)
+    examples = {n: e for n, e in data.examples(split, model).items() if e.targets is not None}
+    if not examples:
+        raise Mistake(f"{run.folder}: the {split} rows have no labels to judge by")
+    return score(model.tasks, examples, predict(model.network, examples), intervals=True)
+
+
 def new_folder(recipe: object) -> Path:
     """runs/<recipe's name>, numbered where it is taken."""
     stem = Path(recipe).stem if isinstance(recipe, str | os.PathLike) else "run"
@@ -188,8 +198,12 @@ class Trainer:
         self.dev = self.data.examples("dev", self.model)
         for name, own in self.train.items():
             if own.cut:
-                display.say(f"task {name!r}: {own.cut:,} sequences cut to {self.model.longest} tokens")
-        self.judged = {name: _sample(own, recipe.training.evaluate_rows) for name, own in self.dev.items()}
+                display.say(
+                    f"task {name!r}: {own.cut:,} sequences cut to {self.model.longest} tokens"
+                )
+        self.judged = {
+            name: _sample(own, recipe.training.evaluate_rows) for name, own in self.dev.items()
+        }
         self.phases = recipe.training.phases or (None,)
         self.place = Place()
         self.state = state
@@ -204,7 +218,6 @@ class Trainer:
         else:
             known = {f: self.state["place"][f] for f in Place.__dataclass_fields__}
             self.place = Place(**known)
-            self.network.load_state_dict(self.state["network"])
             self.writer.rewind(self.state["log"])
         with self._listening():
             for number in range(self.place.phase, len(self.phases)):
@@ -225,130 +238,81 @@ class Trainer:
     def _phase(self, phase: Phase | None) -> None:
         training = self.recipe.training if phase is None else phase.over(self.recipe.training)
         self.training = training
-        frozen = phase is not None and phase.frozen
-        self.network.hold(frozen)
-        seed = training.seed
+        self.network.hold(phase is not None and phase.frozen)
         sizes = {name: len(own) for name, own in self.train.items()}
         self.sampler, self.steps = _course(training, sizes)
-        self.weights = {
-            name: self.recipe.task_weights()[name] * self.sampler.factors[name] for name in self.tasks
-        }
-        self.class_weights = {
-            name: class_weights(task, self.train[name].targets) for name, task in self.tasks.items()
-        }
-        self.turns = np.random.Generator(np.random.PCG64([seed, self.place.phase, 1]))
+        given = self.recipe.task_weights()
+        weights = {name: given[name] * self.sampler.factors[name] for name in self.tasks}
+        seed = [training.seed, self.place.phase]
+        self.stepper = Stepper(
+            self.network, self.train, training, weights, [*seed, 0], self.recipe.precision
+        )
+        self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
         self.decks = {
-            name: Deck(own.lengths, training.batch, training.length_window, [seed, self.place.phase, 2, i])
+            name: Deck(own.lengths, training.batch, training.length_window, [*seed, 2, i])
             for i, (name, own) in enumerate(self.train.items())
         }
-        self.chance = torch.Generator(self.device).manual_seed(seed * 1000 + self.place.phase)
-        order = torch.Generator().manual_seed(seed * 1000 + self.place.phase + 500)
-        self.weighting = weighting(training.weighting, self.weights)
-        users = self.network.plan.users()
-        groups = [
-            Group(users[cell], [p for _, p in own]) for cell, own in self.network.owned().items() if own
-        ]
-        self.combiner = Combiner(training.combine, groups, tuple(self.tasks), order)
-        self.optimiser = optimiser.build(self.network, self.weighting.parameters(), training)
-        self.ema = optimiser.Average(self.network, training.ema) if training.ema else None
-        if self.state is not None:
-            self._restore(self.state, order)
-            self.state = None
-        self.order = order
         self.losses: dict[str, list[float]] = {name: [] for name in self.tasks}
+        if self.state is not None:
+            self._restore(self.state)
+            self.state = None
         while self.place.done < self.steps:
             if self.place.step == self.sampler.steps(self.place.epoch):
                 self.place.epoch, self.place.step = self.place.epoch + 1, 0
-            self._one_step()
+            self._step()
             if self._evaluation_due():
                 if self._evaluate():
-                    break
+                    self.place.done = self.steps
                 self._checkpoint()
             elif self.stop is not None or time.monotonic() - self.saved > training.save_every:
                 self._checkpoint()
             if self.stop is not None:
-                raise Stopped(f"stopped at step {self.place.total}; go on with --resume {self.writer.run.folder}")
+                raise Stopped(
+                    f"stopped after step {self.place.total}; "
+                    f"go on with: bough train --resume {self.writer.run.folder}"
+                )
 
-    # One step.
-
-    def _one_step(self) -> None:
+    def _step(self) -> None:
         began = time.perf_counter()
         place, training = self.place, self.training
-        present: dict[str, float] = {}
-        tokens = 0
-        watch = training.cosines_every and (place.total + 1) % training.cosines_every == 0
-        for _ in range(training.accumulate):
-            counts = self.sampler.draw(place.epoch, place.step, self.turns)
-            chosen = {name: self.decks[name].deal(count) for name, count in counts.items()}
-            apart = self.combiner.apart or bool(watch)
-            parts = [{name: which} for name, which in chosen.items()] if apart else [chosen]
-            for part in parts:
-                found, size = self._backward(part)
-                tokens += size
-                for name, value in found.items():
-                    present[name] = present.get(name, 0.0) + value / training.accumulate
-        cosines = self.combiner.cosines(self._places()) if watch else None
-        self.combiner.finish()
-        bad = [name for name, value in present.items() if not math.isfinite(value)]
-        norm = optimiser.clip(self.optimiser, training.clip)
-        if bad or not math.isfinite(norm):
-            what = f"the loss of {', '.join(bad)}" if bad else "the gradient"
-            raise Failed(
-                f"{what} is not a finite number at step {place.total + 1}; the last state is kept. "
-                f"Lower training.lr ({training.lr:g}) or set training.clip, then train anew"
-            )
+        counts = self.sampler.draw(place.epoch, place.step, self.turns)
+        parts = [
+            {name: self.decks[name].deal(count) for name, count in counts.items()}
+            for _ in range(training.accumulate)
+        ]
         lr = training.lr * optimiser.factor(
             place.done, self.steps, training.warmup, training.schedule
         )
-        optimiser.set_lr(self.optimiser, lr)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        self.weighting.update(present)
-        if self.ema is not None:
-            self.ema.update()
+        every = training.cosines_every
+        try:
+            step = self.stepper.step(parts, lr, bool(every) and (place.total + 1) % every == 0)
+        except NotFiniteError as error:
+            raise Failed(
+                f"{error} is not a finite number at step {place.total + 1}; the last state is kept "
+                f"in {self.writer.run.folder}. Lower training.lr ({training.lr:g}) and train anew"
+            ) from None
         seconds = time.perf_counter() - began
         place.step, place.done, place.total = place.step + 1, place.done + 1, place.total + 1
-        place.tokens, place.seconds = place.tokens + tokens, place.seconds + seconds
+        place.tokens, place.seconds = place.tokens + step.tokens, place.seconds + seconds
         place.step_seconds.append(seconds)
-        for name, value in present.items():
+        for name, value in step.losses.items():
             self.losses[name].append(value)
-        self._tell(lr, norm, tokens / seconds, cosines)
+        self._tell(lr, step, seconds)
 
-    def _backward(self, chosen: Mapping[str, Any]) -> tuple[dict[str, float], int]:
-        """Forward and backward of these tasks' examples; their losses, unweighted."""
-        batch = collate(self.train, chosen)
-        dice = Dice(self.chance, self.training.dropout)
-        with torch.autocast(self.device.type, torch.bfloat16, self.recipe.precision == "bf16"):
-            outputs = self.network(batch.pack.to(self.device), batch.seats, dice)
-        losses = {
-            name: loss(self.tasks[name], out, batch.targets[name].to(self.device), self.class_weights[name])
-            for name, out in outputs.items()
-        }
-        scaled = self.weighting.scale(losses)
-        total = torch.stack(list(scaled.values())).sum() / self.training.accumulate
-        total.backward()
-        self.combiner.take(*chosen)
-        return {name: value.item() for name, value in losses.items()}, batch.tokens
-
-    def _places(self) -> dict[str, list[torch.nn.Parameter]]:
-        """Parameters that several tasks share, by place."""
-        users = self.network.plan.users()
-        places: dict[str, list[torch.nn.Parameter]] = {}
-        for cell, own in self.network.owned().items():
-            if len(users[cell]) > 1 and own:
-                places.setdefault(cell.place, []).extend(p for _, p in own)
-        return places
-
-    def _tell(self, lr: float, norm: float, speed: float, cosines: Any) -> None:
+    def _tell(self, lr: float, step: Step, seconds: float) -> None:
         place = self.place
         means = {n: float(np.mean(v)) if v else math.nan for n, v in self.losses.items()}
         passes = {name: deck.passes for name, deck in self.decks.items()}
         epoch = place.epoch + place.step / self.sampler.steps(place.epoch)
         phase = f" of phase {place.phase + 1}" if len(self.phases) > 1 else ""
         self.display.step(
-            Moment(place.done, self.steps, epoch, phase, means, passes, lr, speed)
+            Moment(place.done, self.steps, epoch, phase, means, passes, lr, step.tokens / seconds)
         )
-        if place.total % self.training.log_every and place.done < self.steps and cosines is None:
+        if (
+            place.total % self.training.log_every
+            and place.done < self.steps
+            and step.cosines is None
+        ):
             return
         entry = {
             "step": place.total,
@@ -358,12 +322,12 @@ class Trainer:
             "examples": {name: deck.seen for name, deck in self.decks.items()},
             "passes": {n: round(v, 4) for n, v in passes.items()},
             "lr": lr,
-            "gradient_norm": norm,
+            "gradient_norm": step.norm,
             "tokens": place.tokens,
             "seconds": round(place.seconds, 3),
         }
-        if cosines is not None:
-            entry["cosines"] = cosines
+        if step.cosines is not None:
+            entry["cosines"] = step.cosines
         self.writer.log(entry)
         self.display.log(entry)
         self.losses = {name: [] for name in self.tasks}
@@ -380,7 +344,8 @@ class Trainer:
 
     def _evaluate(self) -> bool:
         """Judge, keep the model if it is the best; whether to stop early."""
-        with self.ema.applied() if self.ema is not None else _nothing():
+        average = self.stepper.average
+        with nullcontext() if average is None else average.applied():
             scores = score(self.tasks, self.judged, predict(self.network, self.judged))
             select = self.recipe.training.select
             value = None if select == "last" else selected(scores, self.tasks, select)
@@ -397,8 +362,6 @@ class Trainer:
 
     def _finish(self) -> None:
         """The best model once more on every split that has rows; then the run is done."""
-        from bough.model import load
-
         best = load(self.writer.run.folder)
         best.network.to(self.device)
         everything: dict[str, Any] = {}
@@ -431,8 +394,14 @@ class Trainer:
         for i, row in enumerate(own.ids):
             value = found.values[i]
             said = labels[value] if labels else f"{value:.6f}"
-            truth = [] if own.labels is None else [labels[int(own.labels[i])] if labels else own.labels[i]]
-            shares = [] if found.probabilities is None else [f"{p:.6f}" for p in found.probabilities[i]]
+            truth = (
+                []
+                if own.labels is None
+                else [labels[int(own.labels[i])] if labels else own.labels[i]]
+            )
+            shares = (
+                [] if found.probabilities is None else [f"{p:.6f}" for p in found.probabilities[i]]
+            )
             lines.append([row, *truth, said, *shares])
         self.writer.write_csv(f"predictions/{name}-{split}.csv", header, lines)
 
@@ -441,34 +410,23 @@ class Trainer:
     def _checkpoint(self) -> None:
         state = {
             "place": vars(self.place) | {"step_seconds": self.place.step_seconds[-1000:]},
-            "network": self.network.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "chance": self.chance.get_state(),
-            "order": self.order.get_state(),
+            "stepper": self.stepper.state(),
             "turns": self.turns.bit_generator.state,
             "decks": {name: deck.state() for name, deck in self.decks.items()},
-            "weighting": self.weighting.state_dict(),
-            "combiner": self.combiner.state_dict(),
-            "ema": None if self.ema is None else self.ema.state_dict(),
             "losses": self.losses,
             "log": self.writer.logged(),
         }
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        self.writer.write("checkpoint/state.pt", buffer.getbuffer())
+        self.writer.write("checkpoint/state.pt", buffer.getvalue())
         self.saved = time.monotonic()
 
-    def _restore(self, state: dict[str, Any], order: torch.Generator) -> None:
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.chance.set_state(state["chance"])
-        order.set_state(state["order"])
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.stepper.restore(state["stepper"])
         self.turns.bit_generator.state = state["turns"]
         for name, deck in self.decks.items():
             deck.restore(state["decks"][name])
-        self.weighting.load_state_dict(state["weighting"])
-        self.combiner.load_state_dict(state["combiner"])
-        if self.ema is not None:
-            self.ema.load_state_dict(state["ema"])
+        self.losses = state["losses"]
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -491,13 +449,9 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
 def _course(training: Training, sizes: Mapping[str, int]) -> tuple[sampling.Sampler, int]:
     """The sampler, and how many steps it is asked for."""
+
     def sampler(epochs: int) -> sampling.Sampler:
         return sampling.parse(
             training.sampling, sizes, training.batch, epochs, training.steps_per_epoch

@@ -9,7 +9,7 @@ rows of its group. Training, evaluation, serving and export all come through her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -57,9 +57,10 @@ class Group:
 class Route:
     """The plan's rows as every walker passes them; made once per model."""
 
-    def __init__(self, plan: Plan, poolings: Mapping[str, str]):
+    def __init__(self, plan: Plan, poolings: Mapping[str, str], learning: Collection[Cell]):
         self.plan = plan
         self.poolings = poolings
+        self.learning = learning
         self.places = [place for place, _ in plan.rows()]
         self.places.insert(1 + plan.layers, READ)
         self.uses: dict[Walker, list[Use]] = {}
@@ -105,11 +106,7 @@ class Route:
 
     def _fixed(self, row: int) -> bool:
         uses = [uses[row] for uses in self.uses.values()]
-        return all(
-            (u.cell is None or u.cell.place == READ or not self.plan.learns(u.cell))
-            and not u.adapters
-            for u in uses
-        )
+        return all((u.cell is None or u.cell not in self.learning) and not u.adapters for u in uses)
 
     def walkers(self, task: str) -> tuple[Walker, ...]:
         """All that must be walked on a sequence for this task's answer."""

@@ -1,0 +1,245 @@
+"""The verbs: parse, call, print. What needs torch is imported by the verb that needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bough import __version__
+from bough.mistakes import Mistake
+
+app = typer.Typer(
+    name="bough",
+    help="One text encoder, several tasks: choose what they share, see what it costs and gains.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory or a model folder.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. training.lr=1e-4."),
+]
+
+
+def main() -> None:
+    """Run a verb; mistakes of the user end in one sentence and exit code 2."""
+    try:
+        with _tidy_exit():
+            app()
+    except Mistake as mistake:
+        _fail(str(mistake), 2)
+
+
+@contextmanager
+def _tidy_exit() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader of a pipe went away
+        sys.stderr.close()
+        raise SystemExit(1) from None
+
+
+def _fail(sentence: str, code: int) -> None:
+    print(f"bough: {sentence}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"bough {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="RUN", help="Where the run is written.")
+    ] = None,
+    overrides: Set = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a stopped run.")
+    ] = None,
+) -> None:
+    """Train the tasks of a recipe."""
+    if (recipe is None) == (resume is None):
+        raise Mistake("give either a recipe to train, or --resume and the run to go on with")
+    if resume is not None and (out is not None or overrides):
+        raise Mistake(
+            "--resume goes on with the run's own recipe and place; leave -o and --set out"
+        )
+    from bough import train as training
+    from bough.display import for_terminal
+
+    with _interruptible():
+        if resume is not None:
+            run = training.resume(resume, for_terminal())
+        else:
+            assert recipe is not None
+            run = training.train(recipe, out, overrides or (), for_terminal())
+    _print_scores(run.scores, f"{run.folder}")
+    print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    from bough.train import Failed, Stopped
+
+    try:
+        yield
+    except Stopped as stop:
+        _fail(str(stop), 130)
+    except Failed as failure:
+        _fail(str(failure), 1)
+
+
+@app.command("eval")
+def evaluate(
+    run: RunPath,
+    split: Annotated[str, typer.Option(help="Which rows: dev, test or train.")] = "dev",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Score a run's best model on one of its splits."""
+    from bough.train import judge
+
+    scores = judge(run, split)
+    if as_json:
+        print(json.dumps({split: scores}, indent=1))
+    else:
+        _print_scores({split: scores}, str(run))
+
+
+@app.command()
+def predict(
+    run: RunPath,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="[FILE|-]", help="Texts: .txt, .csv, .tsv, .jsonl; - for stdin."),
+    ] = "-",
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="T", help="Only this task (repeatable).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
+    ] = None,
+) -> None:
+    """Answer texts: one line each (a tab between the texts of a pair), or a table's columns."""
+    from bough.answering import answer_file
+
+    answer_file(run, file, task, out)
+
+
+@app.command()
+def plan(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A plan, e.g. 'split@3, pal:64'.")],
+    tasks: Annotated[
+        str, typer.Option(help="Tasks, with the number of outputs if not 1: sst:5,para,sts.")
+    ] = "a,b,c",
+    encoder: Annotated[
+        str | None, typer.Option(metavar="E", help="An encoder folder (its config.json is enough).")
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(metavar="N", help="Layers, instead of an encoder.")
+    ] = None,
+    length: Annotated[int, typer.Option(help="Tokens of a text, for the FLOPs.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show a plan as a table, with what it costs."""
+    from bough.cost import cost
+    from bough.families import Shape
+    from bough.plan import Plan
+
+    if encoder is not None and layers is not None:
+        raise Mistake("give --encoder or --layers, not both")
+    outputs = _outputs(tasks)
+    shape = Shape.read(_folder(encoder)) if encoder is not None else None
+    depth = shape.layers if shape is not None else layers if layers is not None else 12
+    heads = shape.heads if shape is not None else 12
+    found = Plan.parse(text, tuple(outputs), depth, heads=heads)
+    if shape is None:
+        shape = _bert_like(depth)
+    told = cost(found, shape, outputs, length=length)
+    if as_json:
+        table = [{"place": label, "names": names} for label, names in found.table()]
+        print(
+            json.dumps(
+                {"plan": found.text, "tasks": list(outputs), "table": table} | told.as_dict(),
+                indent=1,
+            )
+        )
+    else:
+        print(f"{found}\n\n{told}")
+
+
+def _outputs(tasks: str) -> dict[str, int]:
+    outputs: dict[str, int] = {}
+    for part in tasks.split(","):
+        name, colon, number = part.strip().partition(":")
+        if not name or (colon and not number.isdecimal()) or number == "0" or name in outputs:
+            raise Mistake(
+                f"--tasks {tasks!r}: expected different names like a,b,c or sst:5,para,sts"
+            )
+        outputs[name] = int(number or 1)
+    return outputs
+
+
+def _folder(encoder: str) -> Path:
+    if Path(encoder).expanduser().exists():
+        return Path(encoder).expanduser()
+    from bough.encoder import find
+
+    return find(encoder)
+
+
+def _bert_like(layers: int) -> Any:
+    from bough.families import Shape
+
+    if layers < 1:
+        raise Mistake(f"--layers {layers}: a trunk has at least one layer")
+    return Shape("bert", 768, layers, 12, 3072, 30522, 512, 2, 768, 0, "gelu", 1e-12)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of a recipe."""
+    from bough.recipe import schema as make
+
+    print(json.dumps(make(), indent=1))
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Where the runs are written.")
+    ] = Path("runs/demo"),
+) -> None:
+    """Train three tasks on the data that comes with bough, and show what came of it."""
+    from bough.demo.show import show
+
+    with _interruptible():
+        show(out)
+
+
+def _print_scores(scores: dict[str, Any], title: str) -> None:
+    from bough.display import print_scores
+
+    print_scores(scores, title)

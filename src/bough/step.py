@@ -1,0 +1,141 @@
+"""One step of learning: forward, a backward per task where it matters, combine, move.
+
+Everything that a step changes lives here, and is saved and restored as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bough import optimiser
+from bough.batches import Examples, Ints, collate
+from bough.combine import Combiner, Group
+from bough.dropout import Dice
+from bough.losses import class_weights, loss
+from bough.network import Network
+from bough.recipe import Training
+from bough.weighting import weighting
+
+
+class NotFiniteError(ArithmeticError):
+    """A loss or gradient that is no number: nothing was moved."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What came of a step."""
+
+    losses: dict[str, float]  # of the tasks present, unweighted
+    tokens: int
+    norm: float  # of all gradients together, before clipping
+    cosines: dict[str, dict[str, float]] | None = None
+
+
+class Stepper:
+    """The network and all that moves it."""
+
+    def __init__(
+        self,
+        network: Network,
+        examples: Mapping[str, Examples],
+        training: Training,
+        weights: Mapping[str, float],
+        seed: Sequence[int],
+        precision: str = "fp32",
+    ):
+        self.network = network
+        self.examples = examples
+        self.training = training
+        self.precision = precision
+        self.device = next(network.parameters()).device
+        chance, order = np.random.SeedSequence(list(seed)).generate_state(2)
+        self.chance = torch.Generator(self.device).manual_seed(int(chance))
+        self.order = torch.Generator().manual_seed(int(order))
+        self.class_weights = {
+            name: None if own.targets is None else class_weights(network.tasks[name], own.targets)
+            for name, own in examples.items()
+        }
+        users = network.plan.users()
+        self.owned = {cell: [p for _, p in own] for cell, own in network.owned().items() if own}
+        self.shared: dict[str, list[nn.Parameter]] = {}
+        for cell, own in self.owned.items():
+            if len(users[cell]) > 1:
+                self.shared.setdefault(cell.place, []).extend(own)
+        groups = [Group(users[cell], own) for cell, own in self.owned.items()]
+        self.weighting = weighting(training.weighting, weights)
+        self.combiner = Combiner(training.combine, groups, tuple(network.tasks), self.order)
+        self.optimiser = optimiser.build(network, self.weighting.parameters(), training)
+        self.average = optimiser.Average(network, training.ema) if training.ema else None
+
+    def step(self, parts: Sequence[Mapping[str, Ints]], lr: float, cosines: bool = False) -> Step:
+        """Learn from these examples; several parts are accumulated into one step."""
+        losses: dict[str, float] = {}
+        tokens = 0
+        apart = self.combiner.apart or cosines
+        for part in parts:
+            for chosen in [{n: w} for n, w in part.items()] if apart else [part]:
+                tokens += self._backward(chosen, 1 / len(parts), losses)
+        between = self.combiner.cosines(self.shared) if cosines else None
+        self.combiner.finish()
+        norm = optimiser.clip(self.optimiser, self.training.clip)
+        bad = [name for name, value in losses.items() if not math.isfinite(value)]
+        if bad or not math.isfinite(norm):
+            self.optimiser.zero_grad(set_to_none=True)
+            raise NotFiniteError(f"the loss of {', '.join(bad)}" if bad else "the gradient")
+        optimiser.set_lr(self.optimiser, lr)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.weighting.update(losses)
+        if self.average is not None:
+            self.average.update()
+        return Step(losses, tokens, norm, between)
+
+    def _backward(self, chosen: Mapping[str, Ints], share: float, losses: dict[str, float]) -> int:
+        """Forward and backward of these tasks' examples; adds to `losses`, tells the tokens."""
+        batch = collate(self.examples, chosen)
+        dice = Dice(self.chance, self.training.dropout)
+        with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
+            outputs = self.network(batch.pack.to(self.device), batch.seats, dice)
+        found = {
+            name: loss(
+                self.network.tasks[name],
+                out,
+                batch.targets[name].to(self.device),
+                self.class_weights[name],
+            )
+            for name, out in outputs.items()
+        }
+        scaled = self.weighting.scale(found)
+        (torch.stack(list(scaled.values())).sum() * share).backward()
+        self.combiner.take(*chosen)
+        for name, value in found.items():
+            losses[name] = losses.get(name, 0.0) + value.item() * share
+        return batch.tokens
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "chance": self.chance.get_state(),
+            "order": self.order.get_state(),
+            "weighting": self.weighting.state_dict(),
+            "combiner": self.combiner.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.chance.set_state(state["chance"])
+        self.order.set_state(state["order"])
+        self.weighting.load_state_dict(state["weighting"])
+        self.combiner.load_state_dict(state["combiner"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])

@@ -1,0 +1,146 @@
+"""Small random encoders, networks and batches, made without transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import Tensor, nn
+
+from bough.attention import Layout
+from bough.batches import Pack
+from bough.encoder import Encoder
+from bough.families import FAMILIES, Shape
+from bough.network import Network, plan_of
+from bough.plan import Plan
+from bough.tasks import Task
+from bough.trunk import Embeddings, Layer, Pooler
+
+SENTENCES = """
+    the old tree is green and the leaf was not bright
+    who does grow a bough over one root or under two
+    where does the film fall but what is very good on three in bad slow
+"""
+WORDS = sorted(set(SENTENCES.split()))
+VOCABULARY = len(WORDS) + 4
+
+
+def tokenizer(family: str = "bert") -> Tokenizer:
+    """Words to ids, with the special tokens and segment ids of the family."""
+    roberta = FAMILIES[family].offset == 2
+    start, end, pad, unknown = (
+        ("<s>", "</s>", "<pad>", "<unk>") if roberta else ("[CLS]", "[SEP]", "[PAD]", "[UNK]")
+    )
+    specials = [start, pad, end, unknown] if roberta else [pad, unknown, start, end]
+    ids = {word: i for i, word in enumerate([*specials, *WORDS])}
+    made = Tokenizer(models.WordLevel(ids, unk_token=unknown))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{start} $A {end}",
+        pair=f"{start} $A {end} {end} $B {end}" if roberta else f"{start} $A {end} $B:1 {end}:1",
+        special_tokens=[(start, ids[start]), (end, ids[end])],
+    )
+    return made
+
+
+def shape(family: str = "bert", **changes: Any) -> Shape:
+    config: dict[str, Any] = {
+        "family": family,
+        "width": 16,
+        "layers": 2,
+        "heads": 4,
+        "inner": 24,
+        "vocabulary": VOCABULARY,
+        "positions": 40,
+        "types": 2 if FAMILIES[family].types else 0,
+        "embedding": 16,
+        "relative": 32 if family == "mpnet" else 0,
+        "activation": "gelu",
+        "eps": 1e-12,
+        "pooler": FAMILIES[family].pooler,
+    }
+    return Shape(**config | changes)
+
+
+def encoder(family: str = "bert", seed: int = 0, **changes: Any) -> Encoder:
+    """A random encoder whose weights are large enough for differences to show."""
+    sizes = shape(family, **changes)
+    places: dict[str, nn.Module] = {"embeddings": Embeddings(sizes)}
+    places |= {f"layer {n}": Layer(sizes) for n in range(1, sizes.layers + 1)}
+    if sizes.pooler:
+        places["pooler"] = Pooler(sizes)
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {
+        f"{place}.{name}": torch.randn(tensor.shape, generator=generator) * 0.2
+        + (1.0 if "norm" in name and name.endswith("weight") else 0.0)
+        for place, module in places.items()
+        for name, tensor in module.state_dict().items()
+    }
+    return Encoder(sizes, tensors, tokenizer(family), (), "tiny")
+
+
+def trunk(source: Encoder) -> nn.ModuleDict:
+    """The encoder's places as modules: "embeddings", "layer 1", ..., "pooler" where it has one."""
+    places: dict[str, nn.Module] = {"embeddings": Embeddings(source.shape)}
+    places |= {f"layer {n}": Layer(source.shape) for n in range(1, source.shape.layers + 1)}
+    if source.weights("pooler"):
+        places["pooler"] = Pooler(source.shape)
+    for place, module in places.items():
+        module.load_state_dict(source.weights(place))
+    return nn.ModuleDict(places)
+
+
+def walk(places: nn.ModuleDict, pack: Pack, firsts: bool = False) -> Tensor:
+    """The plain pass through all layers: [tokens, d], or with `firsts` [texts, d]."""
+    embeddings = places["embeddings"]
+    assert isinstance(embeddings, Embeddings)
+    relative = embeddings.relative
+    layout = Layout(pack.lengths, () if relative is None else (relative.weight,))
+    h: Tensor = embeddings(*pack.tokens.unbind(1), None)
+    layers = [module for place, module in places.items() if place.startswith("layer")]
+    for layer in layers[:-1]:
+        h = layer(h, layout, None)
+    out: Tensor = layers[-1](h, layout, None, firsts)
+    return out
+
+
+def pack(lengths: Sequence[int], seed: int = 0, pairs: bool = False) -> Pack:
+    """Random sequences of these lengths; with `pairs` the second half is the second segment."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(4, VOCABULARY, (sum(lengths),), generator=generator)
+    positions = torch.cat([torch.arange(n) for n in lengths])
+    types = torch.cat([(torch.arange(n) >= n / 2) & pairs for n in lengths]).long()
+    return Pack(torch.stack([ids, types, positions], 1), tuple(lengths))
+
+
+def task(**settings: Any) -> Task:
+    """A task with three classes on one text; `outputs=1` makes it a number, `twin` a pair."""
+    base: dict[str, Any] = {"kind": "classify", "text": "text", "labels": ("x", "y", "z")}
+    if settings.pop("number", False):
+        base = {"kind": "regress", "text": "text", "range": (0, 5)}
+    if settings.pop("twin", False):
+        base |= {"text": ("one", "two"), "pair": "twin"}
+    if settings.pop("joint", False):
+        base |= {"text": ("one", "two")}
+    return Task(**base | settings)
+
+
+def network(
+    plan: str | Plan,
+    tasks: Mapping[str, Task],
+    source: Encoder | None = None,
+    seed: int = 0,
+    stir: float = 0.0,
+) -> Network:
+    """A network for the plan; `stir` adds noise, so that fresh adapters do something."""
+    source = encoder() if source is None else source
+    made = plan if isinstance(plan, Plan) else plan_of(plan, tasks, source.shape)
+    model = Network.pretrained(made, tasks, source, seed)
+    if stir:
+        generator = torch.Generator().manual_seed(seed + 1)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += torch.randn(parameter.shape, generator=generator) * stir
+    return model
