@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from bough.dropout import Dice, drop, scale
@@ -51,8 +52,8 @@ class Layout:
     @cached_property
     def starts(self) -> Tensor:
         """The row of each text's first token."""
-        lengths = torch.tensor((0, *self.lengths[:-1]) if self.lengths else ())
-        return lengths.cumsum(0)
+        lengths = torch.tensor(self.lengths, dtype=torch.long)
+        return lengths.cumsum(0) - lengths
 
     @property
     def tokens(self) -> int:
@@ -115,6 +116,7 @@ class OverRuns(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         qkv, queries, *kept = ctx.saved_tensors
         d_out = grads[0].contiguous()
@@ -214,6 +216,6 @@ def bucket(distance: Tensor, buckets: int, furthest: int = 128) -> Tensor:
 
 def gather_rows(starts: Sequence[int], lengths: Sequence[int]) -> Tensor:
     """The row numbers of texts that start at `starts`, in the order given."""
-    sizes = torch.tensor(lengths)
-    shift = torch.tensor(starts) - (sizes.cumsum(0) - sizes)
+    sizes = torch.tensor(lengths, dtype=torch.long)
+    shift = torch.tensor(starts, dtype=torch.long) - (sizes.cumsum(0) - sizes)
     return torch.arange(int(sizes.sum())) + shift.repeat_interleave(sizes)

@@ -163,11 +163,13 @@ class Deck:
     """
 
     def __init__(self, lengths: Ints, batch: int, window: int, seed: Sequence[int]):
+        if not len(lengths):
+            raise ValueError("there are no examples to deal")
         self.lengths = lengths
         self.batch = batch
         self.window = window
         self.rng = np.random.Generator(np.random.PCG64(list(seed)))
-        self.order = self._shuffle()
+        self.order = self._shuffle(0)
         self.at = 0
         self.seen = 0
 
@@ -182,24 +184,29 @@ class Deck:
         self.seen += count
         while count:
             if self.at == len(self.order):
-                self.order, self.at = self._shuffle(), 0
+                self.order, self.at = self._shuffle(count % self.batch), 0
             part = self.order[self.at : self.at + count]
             taken.append(part)
             self.at += len(part)
             count -= len(part)
         return np.concatenate(taken) if taken else np.zeros(0, np.int64)
 
-    def _shuffle(self) -> Ints:
+    def _shuffle(self, missing: int) -> Ints:
+        """A new order; its first `missing` examples complete the batch that the last pass began.
+
+        With that, and a short batch last, whole batches stay whole from pass to pass.
+        """
         order = self.rng.permutation(len(self.lengths))
         if self.window < 2:
             return order
-        out = []
+        out = [order[:missing]]
         stretch = self.window * self.batch
-        for start in range(0, len(order), stretch):
+        for start in range(missing, len(order), stretch):
             part = order[start : start + stretch]
             part = part[np.argsort(self.lengths[part], kind="stable")]
             batches = [part[i : i + self.batch] for i in range(0, len(part), self.batch)]
-            out += [batches[i] for i in self.rng.permutation(len(batches))]
+            whole = len(part) // self.batch
+            out += [batches[i] for i in self.rng.permutation(whole)] + batches[whole:]
         return np.concatenate(out)
 
     def state(self) -> dict[str, Any]:

@@ -63,7 +63,8 @@ def of_run(
 ) -> dict[str, Any]:
     """The contents of cost.json; `length` is the mean number of tokens of an example."""
     outputs = {name: task.outputs for name, task in network.tasks.items()}
-    static = cost(network.plan, network.shape, outputs, length=max(1, round(length)))
+    means = [name for name, task in network.tasks.items() if task.pooling == "mean"]
+    static = cost(network.plan, network.shape, outputs, max(1, round(length)), means=means)
     counted = sum(p.numel() for p in network.parameters())
     learning = sum(p.numel() for p in network.parameters() if p.requires_grad)
     per_task = {}

@@ -40,7 +40,7 @@ class Use(NamedTuple):
 
 class Stream(NamedTuple):
     sequence: int
-    length: int
+    length: int  # rows: one per token, a single one once it is read out
     walkers: tuple[Walker, ...]
     origin: tuple[str, str] = ("", "")  # embeddings that gave it its position bias (MPNet), lent
 
@@ -50,8 +50,7 @@ class Group:
     """The streams at one cell, and their rows."""
 
     streams: tuple[Stream, ...]
-    rows: Tensor
-    firsts: bool = False  # one row per stream is left
+    rows: Tensor  # each stream's, `length` of them, one stream after another
 
 
 class Route:
@@ -183,26 +182,23 @@ class Walk:
                 for use, walkers in split(stream.walkers):
                     key = Use(use.cell, use.lent)
                     bound.setdefault(key, []).append((use, start, stream._replace(walkers=walkers)))
-                start += 1 if group.firsts else stream.length
+                start += stream.length
         every = list(self.groups.values())
         rows = every[0].rows if len(every) == 1 else torch.cat([g.rows for g in every])
-        firsts = every[0].firsts
-        return {key: self._ordered(rows, firsts, found) for key, found in bound.items()}
+        return {key: self._ordered(rows, found) for key, found in bound.items()}
 
     @staticmethod
-    def _ordered(rows: Tensor, firsts: bool, found: list[tuple[Use, int, Stream]]) -> Group:
-        if not firsts:
-            found = sorted(
-                found, key=lambda f: (f[0].adapters, f[0].adapters_lent, f[2].origin, f[2].length)
-            )
+    def _ordered(rows: Tensor, found: list[tuple[Use, int, Stream]]) -> Group:
+        found = sorted(
+            found, key=lambda f: (f[0].adapters, f[0].adapters_lent, f[2].origin, f[2].length)
+        )
         streams = tuple(stream for _, _, stream in found)
         starts = [start for _, start, _ in found]
-        lengths = [1 if firsts else stream.length for stream in streams]
-        if sum(lengths) == rows.shape[0] and all(
-            a + n == b for a, n, b in zip(starts, lengths, starts[1:], strict=False)
-        ):
-            return Group(streams, rows, firsts)
-        return Group(streams, rows[gather_rows(starts, lengths).to(rows.device)], firsts)
+        lengths = [stream.length for stream in streams]
+        ends = [start + length for start, length in zip(starts, lengths, strict=True)]
+        if starts == [0, *ends[:-1]] and ends[-1] == rows.shape[0]:
+            return Group(streams, rows)
+        return Group(streams, rows[gather_rows(starts, lengths).to(rows.device)])
 
     # Passing.
 
@@ -235,7 +231,7 @@ class Walk:
         layout = self._layout(group.streams)
         tweaks = self._tweaks(row, group.streams)
         rows = call(module, use.lent, group.rows, layout, dice, firsts, tweaks)
-        return Group(group.streams, rows, firsts)
+        return Group(_single(group.streams) if firsts else group.streams, rows)
 
     def _layout(self, streams: Sequence[Stream]) -> Layout:
         lengths = tuple(stream.length for stream in streams)
@@ -269,12 +265,18 @@ class Walk:
         return Beside(row, segments)
 
     def _read(self, pooling: str, group: Group) -> Group:
-        if group.firsts:
-            return group
         layout = Layout(tuple(stream.length for stream in group.streams))
         if pooling == "mean":
-            return Group(group.streams, mean_of_texts(group.rows, layout), True)
-        return Group(group.streams, group.rows[layout.starts.to(group.rows.device)], True)
+            rows = mean_of_texts(group.rows, layout)
+        elif layout.tokens == len(group.streams):  # read out already
+            rows = group.rows
+        else:
+            rows = group.rows[layout.starts.to(group.rows.device)]
+        return Group(_single(group.streams), rows)
+
+
+def _single(streams: Sequence[Stream]) -> tuple[Stream, ...]:
+    return tuple(stream._replace(length=1) for stream in streams)
 
 
 def call(module: nn.Module, lent: str, *inputs: Any) -> Any:

@@ -1,0 +1,86 @@
+"""The demo: a frozen probe and a fine-tuned model on the embedded tasks, side by side."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from bough import demo
+from bough.display import Display, for_terminal
+from bough.mistakes import Mistake
+from bough.model import MultiTaskModel, load
+from bough.recipe import Recipe
+from bough.runs import Run
+from bough.train import train
+
+# A linear probe of the fixed encoder: what the pretrained vectors already know.
+PROBE = ["plan=full, frozen", "training.lr=1e-3"]
+
+
+def show(out: Path) -> None:
+    """Train both, print their scores, answer a few sentences, say what to do next."""
+    console = Console(highlight=False)
+    began = time.monotonic()
+    recipe = Recipe.read(demo.recipe())
+    console.print("[bold]bough[/]: three tasks, one encoder (all-MiniLM-L6-v2, 22.7 M parameters)\n")
+    runs: dict[str, Run] = {}
+    for name, overrides in (("frozen probe", PROBE), ("fine-tuned", [])):
+        console.print(f"[bold]{name}[/]")
+        folder = out / name.replace(" ", "-")
+        _clear(folder)
+        display: Display = for_terminal()
+        runs[name] = train(Recipe.read(recipe, overrides), folder, display=display)
+    _table(console, runs)
+    model = load(runs["fine-tuned"].folder)
+    _answers(console, model)
+    console.print(f"\n{model.plan}\n")
+    console.print(f"[dim]{time.monotonic() - began:.0f} seconds. Next:[/]")
+    folder = runs["fine-tuned"].folder
+    for line in (
+        f"echo 'Not bad at all.' | bough predict {folder}",
+        f"bough train {demo.recipe()} --set plan=split@3 -o runs/split",
+        "bough plan 'split@3, pal:64' --tasks sentiment:5,questions,similarity --encoder minilm",
+    ):
+        console.print(f"  {line}", soft_wrap=True)
+
+
+def _clear(folder: Path) -> None:
+    """The demo's own earlier runs may go; anything else stays."""
+    if not folder.exists():
+        return
+    if not (folder / "recipe.yaml").is_file():
+        raise Mistake(f"{folder}: is in the way and is not a run; choose another place with -o")
+    shutil.rmtree(folder)
+
+
+def _table(console: Console, runs: dict[str, Run]) -> None:
+    table = Table(box=SIMPLE_HEAD, title="dev scores", title_justify="left")
+    table.add_column("")
+    first = next(iter(runs.values())).scores["dev"]
+    for task, own in first["tasks"].items():
+        table.add_column(f"{task}\n{own['metric']}", justify="right")
+    for heading in ("raw\nmean", "normalised\nmean", "training\nseconds"):
+        table.add_column(heading, justify="right")
+    for name, run in runs.items():
+        scores = run.scores["dev"]
+        found = [f"{own[own['metric']]:.3f}" for own in scores["tasks"].values()]
+        seconds = f"{run.cost['training_seconds']:.0f}"
+        table.add_row(name, *found, f"{scores['raw']:.3f}", f"{scores['normalised']:.3f}", seconds)
+    console.print(table)
+
+
+def _answers(console: Console, model: MultiTaskModel) -> None:
+    for text in demo.SAMPLES:
+        found = model.predict(text)
+        shown = text if isinstance(text, str) else "  |  ".join(text)
+        answers = ", ".join(
+            f"{task} [bold]{a.label}[/] {a.score:.2f}" if a.value is None
+            else f"{task} [bold]{a.value:.1f}[/] of 5"
+            for task, a in found.items()
+        )  # fmt: skip
+        console.print(f"  {shown}\n    -> {answers}")
