@@ -91,7 +91,7 @@ BYTES = st.one_of(
 TASKS = st.sampled_from([CLASSIFY, OPEN, REGRESS])
 
 
-@cases(800)
+@cases(700)
 @given(task=TASKS, content=BYTES, suffix=st.sampled_from([".csv", ".tsv", ".txt"]))
 def test_delimited_files(task: Task, content: bytes, suffix: str, folder: Path) -> None:
     (folder / f"fuzz{suffix}").write_bytes(content)
@@ -118,7 +118,7 @@ LINE = st.one_of(
 )
 
 
-@cases(400)
+@cases(300)
 @given(task=TASKS, lines=st.lists(LINE, max_size=8), junk=st.binary(max_size=3))
 def test_json_lines(task: Task, lines: list[str], junk: bytes, folder: Path) -> None:
     raw = "\n".join(lines).encode("utf-8", "surrogatepass") + junk
@@ -147,7 +147,7 @@ MEMORY = st.one_of(
 )
 
 
-@cases(400)
+@cases(200)
 @given(source=MEMORY, pair=st.booleans())
 def test_rows_in_memory(source: Any, pair: bool, folder: Path) -> None:
     settings_ = {"kind": "classify", "text": ["a", "b"] if pair else "sentence", "train": source}
@@ -244,7 +244,8 @@ def try_recipe(source: Any, overrides: list[str], again: Path) -> None:
     except Mistake:
         return
     again.write_text(recipe.dump(), encoding="utf-8")
-    assert Recipe.read(again) == recipe
+    # Of recipes that hold NaN only the texts are equal.
+    assert Recipe.read(again).dump() == recipe.dump()
     recipe.task_weights()
     try:
         assert recipe.root.is_dir()
@@ -262,8 +263,8 @@ YAML = st.lists(
     st.sampled_from(
         ["tasks", "training", "sst", ":", ": ", "\n", "\n  ", "\n    ", "{", "}", "[", "]", ", ",
          "kind: classify", "text: x", "lr: 1e-5", "- ", "&a ", "*a", "<<: *a", "!!str ", "!x ",
-         "? ", "| ", ">-\n", "'", '"', "\\U99999999", "#", "%YAML 9.9\n", "---\n", "...\n", "\t", "\x00",
-         "é", "0x", "08", ".inf", "tasks: {sst: {kind: classify, text: x}}\n", "9" * 5000]
+         "? ", "| ", ">-\n", "'", '"', "\\U99999999", "#", "%YAML 9.9\n", "---\n", "...\n", "\t",
+         "\x00", "é", "0x", "08", ".inf", "tasks: {sst: {kind: classify, text: x}}\n", "9" * 5000]
     ),
     max_size=25,
 ).map("".join)  # fmt: skip

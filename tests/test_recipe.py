@@ -305,7 +305,7 @@ def test_phases() -> None:
                     "labels": ["1", "null", "true", "~", "2024-01-01", "0x10", "<<", "=", "1_000"],
                     "class_weights": {"1": 2},
                     "train": [{"x": "a: b #c\n", "label": 1}, {"x": " é\u2028 ", "label": None}],
-                    "dev": [["${x}", 1], ["'\"", 2.5]],
+                    "dev": [["${x}", 1], ["'\"", 2.5], ["a\x85", 0], ["b\r\n", 0]],
                     "test": {"hub": "a/b", "columns": {"x": "text"}, "labels": [1, 2]},
                 }
             },

@@ -81,7 +81,9 @@ class PAL(AdapterModule):
         self, n: int, h: Tensor, layout: Layout, dice: Dice | None, firsts: bool
     ) -> Tensor | None:
         x = self.encode(h)
-        weight = self.qkv.get_parameter(f"{n}.weight")
+        linear = self.qkv[f"{n}"]
+        assert isinstance(linear, nn.Linear)
+        weight = linear.weight
         if not firsts:
             mixed = attend(F.linear(x, weight), layout, self.heads, dice)
         else:

@@ -170,6 +170,11 @@ def import_sizes(reader: str, sources: Sequence[str], tasks: Mapping[str, Task],
     pair source needs a reader of the same form. `own` has the sources' own import sizes.
     """
     task = tasks[reader]
+    if sources and task.head.startswith("cosine") and task.fusion == "attention":
+        raise Mistake(
+            f"task {reader!r}: head {task.head!r} adds what it reads to its own number and cannot "
+            "use fusion 'attention'; take head linear or mlp, or fusion concat"
+        )
     sizes = []
     for source in sources:
         other = tasks[source]
@@ -183,11 +188,8 @@ def import_sizes(reader: str, sources: Sequence[str], tasks: Mapping[str, Task],
                 f"task {reader!r} (pair: {task.pair}) cannot read {source!r} (pair: {other.pair}); "
                 "give both the same `pair`"
             )
-        size = {
-            "logits": other.outputs,
-            "probabilities": max(other.outputs, 1),
-            "hidden": hidden_size(other, width, own[source]),
-        }[task.reads_as]
+        hidden = task.reads_as == "hidden"
+        size = hidden_size(other, width, own[source]) if hidden else other.outputs
         sizes += [size] * (2 if task.twin and not other.paired else 1)
     return sizes
 
@@ -196,6 +198,10 @@ def exported(task: Task, reader: Task, outputs: Tensor, hidden: Tensor) -> Tenso
     """What `reader` gets of `task`'s head."""
     if reader.reads_as == "hidden":
         return hidden
-    if reader.reads_as == "logits" or task.kind == "regress":
+    if reader.reads_as == "logits":
         return outputs
-    return torch.softmax(outputs, 1) if task.loss_name == "ce" else torch.sigmoid(outputs)
+    if task.kind == "classify" and task.loss_name == "ce":
+        return torch.softmax(outputs, 1)
+    if task.kind == "classify" and task.loss_name in ("bce", "ordinal"):
+        return torch.sigmoid(outputs)
+    return outputs.clamp(0, 1)  # trained to be the share of the range, or of the second class

@@ -39,6 +39,14 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # yaml would write these line ends bare, and read them back as blanks.
+    style = '"' if any(end in text for end in "\r\x85\u2028\u2029") else None
+    return dumper.represent_scalar(_TAG + "str", text, style)
+
+
+_Dumper.add_representer(str, _quoted)
+
 for _kind, (_pattern, _first) in _SCALARS.items():
     for _side in (_Loader, _Dumper):
         _side.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_pattern})\Z"), _first)

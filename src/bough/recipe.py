@@ -122,10 +122,14 @@ class Training(BaseModel):
         None, ge=1, description="Stop after this many evaluations without a better one."
     )
     evaluate_rows: int | None = Field(
-        None, ge=1, description="Most dev rows per task to judge by while training; the end takes all."
+        None,
+        ge=1,
+        description="Most dev rows per task to judge by while training; the end takes all.",
     )
     save_every: float = Field(
-        60.0, ge=0, description="Seconds between two checkpoints; one is also written at evaluations."
+        60.0,
+        ge=0,
+        description="Seconds between two checkpoints; evaluations write one too.",
     )
     ema: float | None = Field(
         None, gt=0, lt=1, description="Keep a moving average of the weights with this factor."

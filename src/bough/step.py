@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from bough import optimiser
-from bough.batches import Examples, Ints, collate
+from bough import optimiser, weighting
+from bough.batches import Batch, Examples, Ints, collate
 from bough.combine import Combiner, Group
 from bough.dropout import Dice
 from bough.losses import class_weights, loss
 from bough.network import Network
 from bough.recipe import Training
-from bough.weighting import weighting
 
 
 class NotFiniteError(ArithmeticError):
@@ -69,19 +68,20 @@ class Stepper:
             if len(users[cell]) > 1:
                 self.shared.setdefault(cell.place, []).extend(own)
         groups = [Group(users[cell], own) for cell, own in self.owned.items()]
-        self.weighting = weighting(training.weighting, weights)
+        self.weighting = weighting.parse(training.weighting, weights, self.order)
         self.combiner = Combiner(training.combine, groups, tuple(network.tasks), self.order)
-        self.optimiser = optimiser.build(network, self.weighting.parameters(), training)
+        self.optimiser = optimiser.build(network, training)
         self.average = optimiser.Average(network, training.ema) if training.ema else None
 
     def step(self, parts: Sequence[Mapping[str, Ints]], lr: float, cosines: bool = False) -> Step:
         """Learn from these examples; several parts are accumulated into one step."""
         losses: dict[str, float] = {}
         tokens = 0
-        apart = self.combiner.apart or cosines
         for part in parts:
-            for chosen in [{n: w} for n, w in part.items()] if apart else [part]:
-                tokens += self._backward(chosen, 1 / len(parts), losses)
+            found, size = self._backward(part, 1 / len(parts), apart=cosines or self.combiner.apart)
+            tokens += size
+            for name, value in found.items():
+                losses[name] = losses.get(name, 0.0) + value / len(parts)
         between = self.combiner.cosines(self.shared) if cosines else None
         self.combiner.finish()
         norm = optimiser.clip(self.optimiser, self.training.clip)
@@ -92,18 +92,34 @@ class Stepper:
         optimiser.set_lr(self.optimiser, lr)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        self.weighting.update(losses)
+        self.weighting.learn(self._again(parts) if self.weighting.looks_back else None)
         if self.average is not None:
             self.average.update()
         return Step(losses, tokens, norm, between)
 
-    def _backward(self, chosen: Mapping[str, Ints], share: float, losses: dict[str, float]) -> int:
-        """Forward and backward of these tasks' examples; adds to `losses`, tells the tokens."""
-        batch = collate(self.examples, chosen)
-        dice = Dice(self.chance, self.training.dropout)
+    def _backward(
+        self, part: Mapping[str, Ints], share: float, apart: bool
+    ) -> tuple[dict[str, float], int]:
+        """Forward and backward, of all tasks at once or of each task apart; losses and tokens.
+
+        Apart costs the same: every example belongs to one task, so the tasks' graphs are disjoint.
+        """
+        groups = [{name: which} for name, which in part.items()] if apart else [part]
+        batches = [collate(self.examples, group) for group in groups]
+        found: dict[str, Tensor] = {}
+        for batch in batches:
+            found |= self._losses(batch, Dice(self.chance, self.training.dropout))
+        scaled = self.weighting.scale(found)
+        for group in groups:
+            (torch.stack([scaled[name] for name in group]).sum() * share).backward()
+            self.combiner.take(*group)
+        values = {name: value.item() for name, value in found.items()}
+        return values, sum(batch.tokens for batch in batches)
+
+    def _losses(self, batch: Batch, dice: Dice | None) -> dict[str, Tensor]:
         with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
             outputs = self.network(batch.pack.to(self.device), batch.seats, dice)
-        found = {
+        return {
             name: loss(
                 self.network.tasks[name],
                 out,
@@ -112,12 +128,15 @@ class Stepper:
             )
             for name, out in outputs.items()
         }
-        scaled = self.weighting.scale(found)
-        (torch.stack(list(scaled.values())).sum() * share).backward()
-        self.combiner.take(*chosen)
-        for name, value in found.items():
-            losses[name] = losses.get(name, 0.0) + value.item() * share
-        return batch.tokens
+
+    @torch.no_grad()
+    def _again(self, parts: Sequence[Mapping[str, Ints]]) -> dict[str, Tensor]:
+        """The losses of the same examples after the step."""
+        after: dict[str, Tensor] = {}
+        for part in parts:
+            for name, value in self._losses(collate(self.examples, part), None).items():
+                after[name] = after.get(name, torch.zeros(())) + value / len(parts)
+        return after
 
     def state(self) -> dict[str, Any]:
         return {

@@ -259,6 +259,7 @@ class Trainer:
         while self.place.done < self.steps:
             if self.place.step == self.sampler.steps(self.place.epoch):
                 self.place.epoch, self.place.step = self.place.epoch + 1, 0
+                self.stepper.weighting.close_epoch()
             self._step()
             if self._evaluation_due():
                 if self._evaluate():

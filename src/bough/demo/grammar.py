@@ -181,7 +181,7 @@ def tidy(text: str) -> str:
     """Spaces, commas, a or an, and a capital at each beginning."""
     text = re.sub(r"\s+", " ", text).strip(" ,")
     text = re.sub(r" +([,.;:?!])", r"\1", text)
-    text = re.sub(r"\b([Aa])n? (?=(?!one|uni|use|usu|eu)[aeiou]|hour|honest)", r"\1n ", text)
+    text = re.sub(r"\b([Aa])n? (?=(?!one|uni|use|usu|uk|eu)[aeiou]|hour|honest)", r"\1n ", text)
     return re.sub(r"(^|[.?!] )([a-z])", lambda match: match[1] + match[2].upper(), text)
 
 

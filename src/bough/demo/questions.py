@@ -41,37 +41,36 @@ def rows(rng: Random, split: Split, size: int, seen: set[str]) -> list[Row]:
     same = round(0.4 * size) - sum(label == "same" for *_, label in found)
     for number in range(size - len(found)):
         label = "same" if number < same else "different"
-        pair = None
-        while pair is None or pair[0] == pair[1] or taken & set(pair) or (*pair, label) in found:
+        pair = ("", "")
+        while pair[0] == pair[1] or taken & set(pair) or (*pair, label) in found:
             pair = _pair(rng, choose(rng, families, split), split, label)
         seen.update(pair)
         found.append((*pair, label))
     return found
 
 
-def _pair(rng: Random, family: Family, split: Split, label: str) -> tuple[str, str] | None:
+def _pair(rng: Random, family: Family, split: Split, label: str) -> tuple[str, str]:
     meaning = draw(rng, family, split)
     asked = rng.choice(list(family.sections))
     line = choose(rng, family.sections[asked], split)
-    first = tidy(fill(rng, line.text, meaning))
-    other = dict(meaning)
-    lines = family.sections[asked]
+    other, lines = dict(meaning), family.sections[asked]
     if label == "same":
         if "symmetric" in family.marks and rng.random() < 0.7:
             exchange(other)
-    elif rng.random() < 0.3 and len(family.sections) > 1:
-        lines = family.sections[rng.choice([name for name in family.sections if name != asked])]
-    elif "directed" in family.marks and rng.random() < 0.5:
-        exchange(other)
     else:
-        _change(rng, family, split, other, line)
+        kind = rng.choices(("detail", "matter", "both", "roles"), (30, 25, 25, 20))[0]
+        if kind in ("matter", "both") and len(family.sections) > 1:
+            lines = family.sections[rng.choice([name for name in family.sections if name != asked])]
+        if kind == "roles" and "directed" in family.marks:
+            exchange(other)
+        elif kind != "matter" or lines is family.sections[asked]:
+            _change(rng, family, split, other, line)
     # Keeping the line makes the words alike, taking another makes them differ.
-    others = [item for item in lines if item != line and item in usable(lines, split)]
-    if line in lines and (not others or rng.random() < (0.5 if label == "different" else 0.25)):
-        second = line
-    else:
-        second = choose(rng, others, split)
-    return first, tidy(fill(rng, second.text, other))
+    rest = [item for item in usable(lines, split) if item != line]
+    if line in lines and (not rest or rng.random() < 0.35):
+        rest = [line]
+    second = choose(rng, rest, split)
+    return tidy(fill(rng, line.text, meaning)), tidy(fill(rng, second.text, other))
 
 
 def _change(rng: Random, family: Family, split: Split, meaning: Meaning, line: Line) -> None:
