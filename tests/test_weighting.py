@@ -252,6 +252,15 @@ def test_extreme_losses_stay_numbers(method, value):
 
 
 @every_method
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_no_number_is_handed_on(method, value):
+    """The loop stops the run and says so; the weighting must not fall over it before."""
+    weighting = make(method)
+    scaled = weighting.scale({**draw(0), "b": torch.tensor(value)})
+    assert not scaled["b"].isfinite()
+
+
+@every_method
 def test_the_global_generator_is_left_alone(method):
     before = torch.random.get_rng_state()
     steps(make(method), range(5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -64,6 +65,7 @@ def shape(family: str = "bert", **changes: Any) -> Shape:
     return Shape(**config | changes)
 
 
+@cache
 def encoder(family: str = "bert", seed: int = 0, **changes: Any) -> Encoder:
     """A random encoder whose weights are large enough for differences to show."""
     sizes = shape(family, **changes)
@@ -116,7 +118,7 @@ def pack(lengths: Sequence[int], seed: int = 0, pairs: bool = False) -> Pack:
 
 
 def task(**settings: Any) -> Task:
-    """A task with three classes on one text; `outputs=1` makes it a number, `twin` a pair."""
+    """A task with three classes on one text, or `number=True`; `twin` or `joint` for a pair."""
     base: dict[str, Any] = {"kind": "classify", "text": "text", "labels": ("x", "y", "z")}
     if settings.pop("number", False):
         base = {"kind": "regress", "text": "text", "range": (0, 5)}

@@ -149,6 +149,50 @@ def predict(
 
 
 @app.command()
+def serve(
+    run: RunPath,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or mps.")] = "cpu",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Passes at a time; on the CPU one per core.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of one pass, about.")] = 1024,
+    queue: Annotated[int, typer.Option(help="Texts that may wait; more get 503.")] = 1024,
+    texts: Annotated[int, typer.Option(help="Texts that a request may have.")] = 256,
+    characters: Annotated[int, typer.Option(help="Characters that a text may have.")] = 20_000,
+    body: Annotated[int, typer.Option(help="Bytes that a request's body may have.")] = 4 * 2**20,
+    timeout: Annotated[float, typer.Option(help="Seconds until a request is given up.")] = 30,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="BOUGH_API_KEY", help="Ask clients for this key.", show_envvar=True),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Let this site's pages ask (repeatable)."),
+    ] = None,
+) -> None:
+    """Answer over HTTP, with a page to try the model."""
+    from bough.server import Settings, cores
+    from bough.server import serve as start
+    from bough.wire import Limits
+
+    start(
+        run,
+        Settings(
+            limits=Limits(body, texts, characters, queue, timeout),
+            threads=threads or (cores() if device == "cpu" else 1),
+            tokens=tokens,
+            key=api_key or None,
+            origins=tuple(cors or ()),
+        ),
+        host,
+        port,
+        device,
+    )
+
+
+@app.command()
 def plan(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A plan, e.g. 'split@3, pal:64'.")],
     tasks: Annotated[

@@ -89,7 +89,7 @@ class Lines(Silent):
         if now < self.next and moment.step < moment.steps:
             return
         self.next = now + self.every
-        losses = "  ".join(f"{task} {loss:.3f}" for task, loss in moment.losses.items())
+        losses = "  ".join(f"{n} {x:.3f}" for n, x in moment.losses.items() if x == x)
         self.say(
             f"step {moment.step}/{moment.steps}  epoch {moment.epoch:.2f}{moment.phase}  "
             f"loss {losses}  {moment.tokens_per_second:,.0f} tokens/s"

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -59,21 +60,16 @@ class Request:
         self.answers[number] = answers
         if len(self.answers) == len(self.asked):
             self.done = time.perf_counter()
-            _try(self.future.set_result, self)
+            with suppress(InvalidStateError):  # given up by its client a moment ago
+                self.future.set_result(self)
 
     def fail(self, error: Exception) -> None:
-        _try(self.future.set_exception, error)
+        with suppress(InvalidStateError):
+            self.future.set_exception(error)
 
     def __iter__(self) -> Iterator[Answers]:
         """The answers in the order of the texts."""
         return (self.answers[number] for number in range(len(self.asked)))
-
-
-def _try[T](settle: Callable[[T], None], value: T) -> None:
-    try:
-        settle(value)
-    except InvalidStateError:  # given up by its client a moment ago
-        pass
 
 
 class Turn(NamedTuple):
@@ -89,9 +85,18 @@ class Turn(NamedTuple):
 class Microbatcher:
     """A bounded queue, and one thread per answerer that empties it."""
 
-    def __init__(self, answerers: Sequence[Answerer], room: int, budget: int, meters: Meters):
+    def __init__(
+        self,
+        answerers: Sequence[Answerer],
+        room: int,
+        budget: int,
+        longest: int,
+        meters: Meters,
+    ):
+        """Room for so many texts; passes of about `budget` tokens, of texts cut to `longest`."""
         self.room = room
         self.budget = budget
+        self.longest = longest
         self.meters = meters
         self.waiting = 0  # texts in the queue
         self._tokens = 0  # of these texts, about
@@ -112,8 +117,9 @@ class Microbatcher:
             thread.start()
 
     @property
-    def open(self) -> bool:
-        return not self._closed
+    def ready(self) -> bool:
+        """Whether a text would be taken now."""
+        return not self._closed and self.waiting < self.room
 
     def close(self) -> None:
         """Take nothing more, answer what was taken, and return when all is answered."""
@@ -126,7 +132,7 @@ class Microbatcher:
     def submit(self, asked: Sequence[Asked]) -> Request:
         """Queue the texts of one request: all of them, or NoRoom."""
         request = Request(asked)
-        sizes = [tokens(text) for text, _ in asked]
+        sizes = [min(tokens(text), self.longest) for text, _ in asked]
         with self._change:
             if self._closed:
                 raise Closed
@@ -154,26 +160,34 @@ class Microbatcher:
 
     def _take(self) -> list[Turn]:
         """The texts whose turn it is; none when the queue is closed and empty."""
+        batch: list[Turn] = []
         with self._change:
             self._idle += 1
-            while not self._queue and not self._closed:
-                self._change.wait()
-            # What waits is shared out between the threads that have nothing to do.
-            budget = min(self.budget, max(LEAST, self._tokens // self._idle))
-            batch: list[Turn] = []
-            while self._queue and (not batch or self._queue[0].tokens <= budget):
-                item = heapq.heappop(self._queue)
-                self.waiting -= 1
-                self._tokens -= item.tokens
-                self._clock = max(self._clock, item.turn)
-                if not item.request.dropped:
-                    batch.append(item)
-                    budget -= item.tokens
+            while not batch:
+                while not self._queue and not self._closed:
+                    self._change.wait()
+                if not self._queue:
+                    break
+                batch = self._pop()
             self._idle -= 1
         now = time.perf_counter()
         for item in batch:
             item.request.begun = item.request.begun or now
-        return batch or ([] if self._closed else self._take())
+        return batch
+
+    def _pop(self) -> list[Turn]:
+        # What waits is shared out between the threads that have nothing to do.
+        budget = min(self.budget, max(LEAST, self._tokens // self._idle))
+        batch: list[Turn] = []
+        while self._queue and (not batch or self._queue[0].tokens <= budget):
+            item = heapq.heappop(self._queue)
+            self.waiting -= 1
+            self._tokens -= item.tokens
+            self._clock = max(self._clock, item.turn)
+            if not item.request.dropped:
+                batch.append(item)
+                budget -= item.tokens
+        return batch
 
     def _answer(self, answerer: Answerer, batch: Sequence[Turn]) -> None:
         asked = [item.request.asked[item.number] for item in batch]

@@ -111,7 +111,6 @@ def clip(parameters: Iterable[nn.Parameter], most: float | None) -> float:
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return 0.0
-    # Squares are summed in double: that of single precision would make NaN of a long gradient.
     lengths = torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients])
     length = float(torch.linalg.vector_norm(lengths.cpu().double()))
     if most is not None and most < length < math.inf:

@@ -155,7 +155,7 @@ class _Drawing:
     def row(self, row: _Row) -> None:
         self.write(self.left - 14, self.y + BOX / 2 + 4, row.label, "label", "end")
         kind = "fixed" if row.fixed else ""
-        self.boxes(row.names, self.y, row.height, BOX, kind)
+        self.boxes(row.names, row.streams, self.y, row.height, BOX, kind)
         for at in range(1, len(self.columns)):
             i, j = self.columns[at - 1], self.columns[at]
             if row.names[i] and row.names[i] == row.names[j] and row.streams[i] != row.streams[j]:
@@ -166,7 +166,8 @@ class _Drawing:
         for n, lane in enumerate(row.lanes):
             top = self.y + BOX - 2 + n * PILL
             for adapter in lane:
-                self.boxes(adapter.names, top, PILL - 3, PILL - 3, "pill", _pill(adapter))
+                size = PILL - 3
+                self.boxes(adapter.names, row.streams, top, size, size, "pill", _pill(adapter))
         if row.fixed:
             self.write(self.right + 8, self.y + BOX / 2 + 4, "fixed", "note", "start")
         self.y += row.height + GAP
@@ -175,7 +176,8 @@ class _Drawing:
         for at in range(len(self.columns)):
             self.line(self.back, self.middle(at), self.top, self.middle(at), self.y, "flow")
         self.write(self.left - 14, self.y + BOX / 2 + 4, "heads", "label", "end")
-        self.boxes(self.plan.tasks, self.y, BOX, BOX, "head")
+        alone = range(len(self.plan.tasks))
+        self.boxes(self.plan.tasks, alone, self.y, BOX, BOX, "head")
         self.y += BOX
 
     def feeds(self) -> None:
@@ -256,7 +258,14 @@ class _Drawing:
         return self.left + (column + 0.5) * self.wide
 
     def boxes(
-        self, names: Names, y: float, height: float, line: float, kind: str, words: str = ""
+        self,
+        names: Names,
+        streams: Sequence[int],
+        y: float,
+        height: float,
+        line: float,
+        kind: str,
+        words: str = "",
     ) -> None:
         """A box for every run of columns with one name; parts of a cut group are tied together."""
         ends: dict[str, float] = {}
@@ -273,8 +282,10 @@ class _Drawing:
                 middle = y + height - 4
                 self.line(self.back, ends[name], middle, x, middle, f"tie {hue}")
             ends[name] = x + width
+            users = _users(self.plan.tasks, names, name, streams)
             self.front.append(
-                f'<rect class="box {hue} {kind}" x="{x:g}" y="{y:g}" width="{width:g}" '
+                f'<rect class="box {hue} {kind}" data-tasks="{escape(users)}" '
+                f'x="{x:g}" y="{y:g}" width="{width:g}" '
                 f'height="{height:g}" rx="{7 if kind == "pill" else 5}">'
                 f"<title>{escape(f'{words} {name}'.strip())}</title></rect>"
             )
@@ -290,6 +301,15 @@ class _Drawing:
         self.front.append(
             f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
         )
+
+
+def _users(tasks: Sequence[str], names: Names, name: str, streams: Sequence[int]) -> str:
+    """The box's tasks for a page's script: `a b|c`, where `a` and `b` share activations, too."""
+    groups: dict[int, list[str]] = {}
+    for task, own, stream in zip(tasks, names, streams, strict=True):
+        if own == name:
+            groups.setdefault(stream, []).append(task)
+    return "|".join(" ".join(group) for group in groups.values())
 
 
 def _pill(adapter: Adapter) -> str:

@@ -20,6 +20,7 @@ from bough.combine import Combiner, Group
 from bough.dropout import Dice
 from bough.losses import class_weights, loss
 from bough.network import Network
+from bough.plan import Cell
 from bough.recipe import Training
 
 
@@ -70,8 +71,16 @@ class Stepper:
         groups = [Group(users[cell], own) for cell, own in self.owned.items()]
         self.weighting = weighting.parse(training.weighting, weights, self.order)
         self.combiner = Combiner(training.combine, groups, tuple(network.tasks), self.order)
-        self.optimiser = optimiser.build(network, training)
-        self.average = optimiser.Average(network, training.ema) if training.ema else None
+        self.parameters = [p for own in self.owned.values() for p in own]
+        self.optimiser = optimiser.build(
+            (_part(cell, own) for cell, own in self.owned.items()),
+            lr=training.lr,
+            decay=training.decay,
+            layer_decay=training.layer_decay,
+            head_lr=training.head_lr,
+            adapter_lr=training.adapter_lr,
+        )
+        self.average = optimiser.Average(self.parameters, training.ema) if training.ema else None
 
     def step(self, parts: Sequence[Mapping[str, Ints]], lr: float, cosines: bool = False) -> Step:
         """Learn from these examples; several parts are accumulated into one step."""
@@ -84,7 +93,7 @@ class Stepper:
                 losses[name] = losses.get(name, 0.0) + value / len(parts)
         between = self.combiner.cosines(self.shared) if cosines else None
         self.combiner.finish()
-        norm = optimiser.clip(self.optimiser, self.training.clip)
+        norm = optimiser.clip(self.parameters, self.training.clip)
         bad = [name for name, value in losses.items() if not math.isfinite(value)]
         if bad or not math.isfinite(norm):
             self.optimiser.zero_grad(set_to_none=True)
@@ -158,3 +167,15 @@ class Stepper:
         self.combiner.load_state_dict(state["combiner"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
+
+
+def _part(cell: Cell, parameters: Sequence[nn.Parameter]) -> optimiser.Part:
+    """Where a cell stands, for its rate of learning."""
+    kind, _, number = cell.place.partition(" ")
+    if kind in ("head", "late", "pooler"):  # above the layers, at the full rate
+        return optimiser.Part("head", parameters)
+    if kind == "embeddings":
+        return optimiser.Part("trunk", parameters, 0)
+    if kind == "layer":
+        return optimiser.Part("trunk", parameters, int(number))
+    return optimiser.Part("adapter", parameters)

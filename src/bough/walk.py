@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -34,8 +35,7 @@ class Use(NamedTuple):
 
     cell: Cell | None  # None: nothing here for this walker
     lent: str = ""  # "": learns as usual; "stop": no gradient; "through": past fixed weights
-    adapters: tuple[Cell, ...] = ()
-    adapters_lent: bool = False
+    adapters: tuple[tuple[Cell, bool], ...] = ()  # and whether their weights are held fixed
 
 
 class Stream(NamedTuple):
@@ -62,44 +62,47 @@ class Route:
         self.learning = learning
         self.places = [place for place, _ in plan.rows()]
         self.places.insert(1 + plan.layers, READ)
-        self.uses: dict[Walker, list[Use]] = {}
+        self.plain: dict[Walker, list[Use]] = {}  # in evaluation
+        self.uses: dict[Walker, list[Use]] = {}  # in training
         for reader in plan.tasks:
-            own = {c for s in plan.way(reader) for c in (s.cell, *(a for _, a in s.adapters))}
             for task in (reader, *plan.sources(reader)):
-                lent = (
-                    "" if task == reader else "through" if self._through(reader, task) else "stop"
-                )
-                self.uses[task, reader] = self._uses(task, own, lent)
+                self.plain[task, reader] = self._uses(task)
+                self.uses[task, reader] = self._lent(task, reader)
         fixed = [self._fixed(i) for i in range(len(self.places))]
         self.fixed = fixed.index(False) if False in fixed else len(fixed)
         """How many leading rows never learn: their states can be kept, and take no dropout."""
 
-    def _uses(self, task: str, own: set[Cell], lent: str) -> list[Use]:
+    def _uses(self, task: str) -> list[Use]:
         steps = {step.cell.place: step for step in self.plan.way(task)}
-        uses = []
-        for place in self.places:
-            if place == READ:
-                pooling = "mean" if self.poolings[task] == "mean" else "cls"
-                uses.append(Use(Cell(READ, pooling)))
-            elif place in steps:
-                step = steps[place]
-                adapters = tuple(cell for _, cell in step.adapters)
-                uses.append(
-                    Use(
-                        step.cell,
-                        lent if step.cell not in own else "",
-                        adapters,
-                        lent == "through" and not own.issuperset(adapters),
-                    )
+        pooling = "mean" if self.poolings[task] == "mean" else "cls"
+        uses = {
+            place: Use(step.cell, "", tuple((cell, False) for _, cell in step.adapters))
+            for place, step in steps.items()
+        }
+        uses[READ] = Use(Cell(READ, pooling))
+        return [uses.get(place, Use(None)) for place in self.places]
+
+    def _lent(self, task: str, reader: str) -> list[Use]:
+        """How `task`'s way is walked for `reader`'s loss, which moves cells of its own way only."""
+        uses, mine = self._uses(task), self._uses(reader)
+        if self._through(reader, task):
+            own = {cell for use in mine for cell in (use.cell, *(c for c, _ in use.adapters))}
+            return [
+                Use(
+                    use.cell,
+                    "" if use.cell in own else "through",
+                    tuple((cell, cell not in own) for cell, _ in use.adapters),
                 )
-            else:
-                uses.append(Use(None))
-        return uses
+                for use in uses
+            ]
+        # Nothing flows back; while the two walk together there is nothing to be held back either.
+        parted = next((i for i, use in enumerate(uses) if use != mine[i]), len(uses))
+        return [use._replace(lent="stop" if i >= parted else "") for i, use in enumerate(uses)]
 
     def _through(self, reader: str, source: str) -> bool:
         """Whether a gradient reaches `source`'s way from `reader`: all readings between let it."""
-        return any(
-            read.through and (read.source == source or self._through(read.source, source))
+        return reader == source or any(
+            read.through and self._through(read.source, source)
             for read in self.plan.reading(reader)
         )
 
@@ -126,7 +129,7 @@ class Walk:
         self.route = route
         self.cells = cells
         self.dice = dice
-        self.learning = torch.is_grad_enabled()
+        self.uses = route.uses if torch.is_grad_enabled() else route.plain
         walkers: Callable[[tuple[str, ...]], tuple[Walker, ...]] = cache(
             lambda tasks: tuple(dict.fromkeys(w for t in tasks for w in route.walkers(t)))
         )
@@ -161,10 +164,6 @@ class Walk:
 
     # Grouping.
 
-    def _use(self, row: int, walker: Walker) -> Use:
-        use = self.route.uses[walker][row]
-        return use if self.learning else use._replace(lent="", adapters_lent=False)
-
     def _regroup(self, row: int) -> dict[Use, Group]:
         """The streams by the cell they use in this row, ordered by adapters and length."""
 
@@ -172,7 +171,7 @@ class Walk:
         def split(walkers: tuple[Walker, ...]) -> list[tuple[Use, tuple[Walker, ...]]]:
             parts: dict[Use, list[Walker]] = {}
             for walker in walkers:
-                parts.setdefault(self._use(row, walker), []).append(walker)
+                parts.setdefault(self.uses[walker][row], []).append(walker)
             return [(use, tuple(part)) for use, part in parts.items()]
 
         bound: dict[Use, list[tuple[Use, int, Stream]]] = {}  # group key -> (use, old row, stream)
@@ -189,9 +188,7 @@ class Walk:
 
     @staticmethod
     def _ordered(rows: Tensor, found: list[tuple[Use, int, Stream]]) -> Group:
-        found = sorted(
-            found, key=lambda f: (f[0].adapters, f[0].adapters_lent, f[2].origin, f[2].length)
-        )
+        found = sorted(found, key=lambda f: (f[0].adapters, f[2].origin, f[2].length))
         streams = tuple(stream for _, _, stream in found)
         starts = [start for _, start, _ in found]
         lengths = [stream.length for stream in streams]
@@ -247,22 +244,16 @@ class Walk:
         return Layout(lengths, tuple(tables), tuple(number[s.origin] for s in streams))
 
     def _tweaks(self, row: int, streams: Sequence[Stream]) -> Beside | None:
-        parts: list[tuple[Use, list[int]]] = []
-        for stream in streams:
-            use = self._use(row, stream.walkers[0])
-            if parts and parts[-1][0][2:] == use[2:]:
-                parts[-1][1].append(stream.length)
-            else:
-                parts.append((use, [stream.length]))
-        if not any(use.adapters for use, _ in parts):
-            return None
         segments = []
-        for use, lengths in parts:
-            modules = tuple(self.cells[cell.key] for cell in use.adapters)
-            if use.adapters_lent:
-                modules = tuple(Lent(module) for module in modules)
-            segments.append(Segment(modules, Layout(tuple(lengths))))  # type: ignore[arg-type]
-        return Beside(row, segments)
+        for adapters, part in groupby(streams, lambda s: self.uses[s.walkers[0]][row].adapters):
+            modules = tuple(self._adapter(cell, lent) for cell, lent in adapters)
+            segments.append(Segment(modules, Layout(tuple(stream.length for stream in part))))
+        return Beside(row, segments) if any(s.adapters for s in segments) else None
+
+    def _adapter(self, cell: Cell, lent: bool) -> AdapterModule:
+        module = self.cells[cell.key]
+        assert isinstance(module, AdapterModule)
+        return Lent(module) if lent else module
 
     def _read(self, pooling: str, group: Group) -> Group:
         layout = Layout(tuple(stream.length for stream in group.streams))
@@ -290,30 +281,24 @@ def call(module: nn.Module, lent: str, *inputs: Any) -> Any:
 class Lent(AdapterModule):
     """An adapter of another task: the gradient passes it and leaves its weights alone."""
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: AdapterModule):
         super().__init__()
-        self.fixed = [module]  # in a list: not to be registered as our own
+        self.module = module
 
-    def _call(self, method: str, *inputs: Any) -> Any:
-        module = self.fixed[0]
-        fixed = {name: p.detach() for name, p in module.named_parameters()}
-        return torch.func.functional_call(
-            Method(module, method), {f"module.{k}": v for k, v in fixed.items()}, inputs
-        )
+    def _call(self, method: str, *inputs: Any) -> Tensor | None:
+        out: Tensor | None = call(Method(self.module, method), "through", *inputs)
+        return out
 
     def matrix(self, n: int, letter: str, x: Tensor) -> Tensor | None:
-        out: Tensor | None = self._call("matrix", n, letter, x)
-        return out
+        return self._call("matrix", n, letter, x)
 
     def beside(
         self, n: int, h: Tensor, layout: Layout, dice: Dice | None, firsts: bool
     ) -> Tensor | None:
-        out: Tensor | None = self._call("beside", n, h, layout, dice, firsts)
-        return out
+        return self._call("beside", n, h, layout, dice, firsts)
 
     def after(self, n: int, y: Tensor) -> Tensor | None:
-        out: Tensor | None = self._call("after", n, y)
-        return out
+        return self._call("after", n, y)
 
 
 class Method(nn.Module):

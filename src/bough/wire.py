@@ -1,12 +1,8 @@
-"""What goes over the wire: a request's body, read with limits; and the schemas of both ways.
-
-The schemas are made for the model that is served, so they say exactly what will be accepted: which
-tasks there are, and which of them judge one text and which a pair.
-"""
+"""What comes over the wire: a request's body, read with limits, or refused with one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +11,7 @@ from pydantic_core import from_json
 from bough.microbatch import Asked
 from bough.mistakes import Mistake, nearest
 from bough.model import MultiTaskModel, Text
-from bough.tasks import Task
 
-JSON = dict[str, Any]
 KEYS = ("texts", "tasks")
 EXAMPLE = '{"texts": ["A fine film."]}'
 SHOWN = 60  # characters of a wrong value that an error repeats
@@ -51,9 +45,6 @@ class Refusal(Exception):
         super().__init__(sentence)
         self.status = status
         self.headers = {} if wait is None else {"retry-after": str(wait)}
-
-
-# A request.
 
 
 def read(body: bytes, model: MultiTaskModel, limits: Limits) -> list[Asked]:
@@ -124,87 +115,3 @@ def _kind(value: Any) -> str:
         return "a list of other things" if value else "an empty list"
     kinds = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
     return kinds.get(type(value), "an object")
-
-
-# Schemas.
-
-
-def request_schema(tasks: Mapping[str, Task], limits: Limits) -> JSON:
-    """Exactly the bodies that `read` accepts."""
-    # Blank to Python: white space and four control characters.
-    text = {"type": "string", "pattern": r"[^\s\x1c-\x1f]", "maxLength": limits.characters}
-    pair = {"type": "array", "items": text, "minItems": 2, "maxItems": 2}
-    forms = [
-        (shape, names, words)
-        for shape, words, names in (
-            (text, "single texts", [n for n, t in tasks.items() if not t.paired]),
-            (pair, "pairs of texts", [n for n, t in tasks.items() if t.paired]),
-        )
-        if names
-    ]
-
-    def body(shape: JSON, names: Sequence[str], title: str) -> JSON:
-        texts = {"type": "array", "items": shape, "minItems": 1, "maxItems": limits.texts}
-        chosen: JSON = {"type": "null"}
-        if names:
-            chosen = {
-                "type": ["array", "null"],
-                "items": {"type": "string", "enum": list(names)},
-                "minItems": 1,
-                "description": "The tasks that are to answer; all that fit, if left out.",
-            }
-        return {
-            "title": title,
-            "type": "object",
-            "properties": {"texts": texts, "tasks": chosen},
-            "required": ["texts"],
-            "additionalProperties": False,
-        }
-
-    bodies = [body(shape, names, words) for shape, names, words in forms]
-    if len(forms) == 1:
-        return bodies[0]
-    return {"anyOf": [*bodies, body({"anyOf": [text, pair]}, (), "texts and pairs together")]}
-
-
-def answers_schema(tasks: Mapping[str, Task]) -> JSON:
-    """A list of {task: answer}, in the order of the texts."""
-    answers = {
-        "type": "object",
-        "properties": {name: _answer_schema(task) for name, task in tasks.items()},
-        "additionalProperties": False,
-        "minProperties": 1,
-    }
-    return {
-        "type": "object",
-        "properties": {"answers": {"type": "array", "items": answers, "minItems": 1}},
-        "required": ["answers"],
-        "additionalProperties": False,
-    }
-
-
-def _answer_schema(task: Task) -> JSON:
-    share = {"type": "number", "minimum": 0, "maximum": 1.0001}  # the last digit of a float
-    if task.kind == "regress":
-        low, high = task.range or (None, None)
-        words = f"A number from {low:g} to {high:g}."
-        return _object({"value": {"type": "number"}}, words)
-    labels = list(task.labels or ())
-    return _object(
-        {
-            "label": {"type": "string", "enum": labels},
-            "score": share,
-            "probabilities": _object(dict.fromkeys(labels, share), "Of every label."),
-        },
-        "The likeliest label, its probability, and all probabilities.",
-    )
-
-
-def _object(properties: JSON, description: str) -> JSON:
-    return {
-        "type": "object",
-        "description": description,
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -58,16 +58,17 @@ def _pair(rng: Random, family: Family, split: Split, label: str) -> tuple[str, s
         if "symmetric" in family.marks and rng.random() < 0.7:
             exchange(other)
     else:
-        kind = rng.choices(("detail", "matter", "both", "roles"), (30, 25, 25, 20))[0]
+        kind = rng.choices(("detail", "matter", "both", "roles"), (30, 15, 45, 10))[0]
         if kind in ("matter", "both") and len(family.sections) > 1:
             lines = family.sections[rng.choice([name for name in family.sections if name != asked])]
         if kind == "roles" and "directed" in family.marks:
             exchange(other)
         elif kind != "matter" or lines is family.sections[asked]:
-            _change(rng, family, split, other, line)
+            for _ in range(2 if kind == "both" else 1):
+                _change(rng, family, split, other, line)
     # Keeping the line makes the words alike, taking another makes them differ.
     rest = [item for item in usable(lines, split) if item != line]
-    if line in lines and (not rest or rng.random() < 0.35):
+    if line in lines and (not rest or rng.random() < (0.4 if label == "same" else 0.3)):
         rest = [line]
     second = choose(rng, rest, split)
     return tidy(fill(rng, line.text, meaning)), tidy(fill(rng, second.text, other))

@@ -1,0 +1,96 @@
+"""Around every request: the key, the headers that keep a browser safe, and the count."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import re
+import time
+
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bough.meters import Meters
+
+log = logging.getLogger(__name__)
+
+
+class Gate:
+    """The outermost layer; what fails inside it becomes a 500 with a sentence."""
+
+    def __init__(
+        self, app: ASGIApp, meters: Meters, key: str | None, open_paths: set[str], policy: str
+    ):
+        self.app = app
+        self.meters = meters
+        self.key = None if key is None else key.encode()
+        self.open_paths = open_paths
+        self.headers = [
+            (b"content-security-policy", policy.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *self.headers]
+            await send(message)
+
+        try:
+            if self._knows(scope):
+                await self.app(scope, receive, sending)
+            else:
+                await _unknown(scope, receive, sending)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if status:  # too late to say anything else
+                raise
+            await _failed(scope, receive, sending)
+        finally:
+            # A path that leads nowhere is counted under one name: anyone can make up such paths.
+            route = scope.get("route")
+            path = getattr(route, "path", "none")
+            self.meters.answered(path, status, time.perf_counter() - began)
+
+    def _knows(self, scope: Scope) -> bool:
+        if self.key is None or scope["path"] in self.open_paths:
+            return True
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-api-key", b"")
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer":
+            given = token.strip()
+        return hmac.compare_digest(given, self.key)
+
+
+async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
+    sentence = "this server asks for a key; send Authorization: Bearer KEY, or X-API-Key: KEY"
+    response = JSONResponse({"error": sentence}, 401, {"www-authenticate": "Bearer"})
+    await response(scope, receive, send)
+
+
+async def _failed(scope: Scope, receive: Receive, send: Send) -> None:
+    sentence = "the server failed; its log says more"
+    await JSONResponse({"error": sentence}, 500)(scope, receive, send)
+
+
+def policy(drawing: str) -> str:
+    """Nothing from outside, and no code or style inside the page but the drawing's own style."""
+    styles = re.findall(r"<style>(.*?)</style>", drawing, re.DOTALL)
+    hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in styles)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src 'self'; style-src 'self' {allowed}; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )

@@ -1,0 +1,67 @@
+// What both pages use. Text from outside only ever becomes a text node.
+
+/** An element with attributes and children; strings become text. */
+export function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== undefined && child !== null));
+  return node;
+}
+
+export const find = (id) => document.getElementById(id);
+
+const KEY = "bough-key";
+
+/** Fetch with the key, if there is one; an error carries the server's own sentence. */
+export async function fetchWithKey(path, options = {}) {
+  const headers = { ...options.headers };
+  const key = sessionStorage.getItem(KEY);
+  if (key) headers["X-API-Key"] = key;
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The server does not answer.");
+  }
+  if (response.ok) return response;
+  const told = await response.json().catch(() => ({}));
+  const error = new Error(sentence(told.error ?? `The server answered ${response.status}.`));
+  error.status = response.status;
+  throw error;
+}
+
+function sentence(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1) + (/[.?!]$/.test(words) ? "" : ".");
+}
+
+/** Run `load`; when the server asks for a key, ask the reader for it and run it again. */
+export async function withKey(load, form, field, failed) {
+  try {
+    await load();
+    form.hidden = true;
+  } catch (error) {
+    if (error.status !== 401) {
+      failed(error);
+      return;
+    }
+    form.hidden = false;
+    if (sessionStorage.getItem(KEY)) {
+      sessionStorage.removeItem(KEY);
+      failed(new Error("This key is not the server's."));
+    }
+    field.focus();
+    form.addEventListener(
+      "submit",
+      (event) => {
+        event.preventDefault();
+        sessionStorage.setItem(KEY, field.value);
+        failed(new Error(""));
+        withKey(load, form, field, failed);
+      },
+      { once: true },
+    );
+  }
+}

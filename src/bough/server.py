@@ -1,0 +1,342 @@
+"""The HTTP API and the page: one process answers all tasks of one model.
+
+The loop reads requests and writes answers; threads of `microbatch` do the model's passes. A request
+is either refused with one sentence or accepted, and what is accepted is answered, even when the
+process is told to end in the meantime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from tokenizers import Tokenizer
+
+import bough
+from bough import contract, picture, wire
+from bough.gate import Gate, policy
+from bough.meters import Meters
+from bough.microbatch import Answerer, Closed, Microbatcher, NoRoom
+from bough.mistakes import Mistake
+from bough.model import MultiTaskModel, load
+from bough.wire import Limits, Refusal
+
+OPEN = ("/health", "/ready")  # answered without a key
+PAGES = {"/": "index.html", "/docs": "docs.html"}
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+DRAINED = 16 * 2**20  # bytes of a too large body that are read, so that its sender sees the answer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the server runs."""
+
+    limits: Limits = field(default_factory=Limits)
+    threads: int = 1  # passes at a time
+    tokens: int = 1024  # of one pass, about
+    key: str | None = None
+    origins: tuple[str, ...] = ()  # of other sites' pages that may ask
+
+
+def serve(source: str | Path, settings: Settings, host: str, port: int, device: str) -> None:
+    """Load a model and answer until told to end; what was accepted is answered before that."""
+    listener = _listen(host, port)
+    model = load(source, device)
+    if model.device.type == "cpu":
+        # A thread per pass and a core per thread: passes never wait for one another.
+        torch.set_num_threads(1)
+    _warm(model)
+    app = build(model, settings, _name(source))
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=round(settings.limits.timeout) + 5,
+    )
+    server = uvicorn.Server(config)
+    # uvicorn raises the signal again when all is answered; that is then no failure.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    listener.listen(config.backlog)  # who comes from now on is answered
+    name, at = listener.getsockname()[:2]
+    url = f"http://{f'[{name}]' if ':' in name else name}:{at}"
+    print(f"bough: {source} answers at {url} (page), {url}/docs; Ctrl-C ends it", flush=True)
+    if not (name.startswith("127.") or name == "::1") and settings.key is None:
+        print(
+            "bough: everyone who reaches this address can ask; BOUGH_API_KEY sets a key",
+            file=sys.stderr,
+        )
+    try:
+        server.run(sockets=[listener])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The address, taken before the model is loaded: its mistakes show at once."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise Mistake(f"cannot listen on {host}:{port} ({why}); choose another --port") from None
+    return listener
+
+
+def _name(source: str | Path) -> str:
+    """What the page calls the model: a folder's name tells strangers nothing about the machine."""
+    return Path(source).resolve().name if Path(source).exists() else str(source)
+
+
+def _warm(model: MultiTaskModel) -> None:
+    """First answers, while nobody waits: a model that gives no numbers is no use to anyone."""
+    for text in ("A first text.", ("A first text.", "A second text.")):
+        asked = tuple(n for n, t in model.tasks.items() if t.paired == isinstance(text, tuple))
+        answers = next(model.answer([(text, asked)])) if asked else {}
+        for task, answer in answers.items():
+            number = answer.score if answer.value is None else answer.value
+            if number is None or not math.isfinite(number):
+                raise Mistake(f"task {task!r} answers {number}; train the model again")
+
+
+# The app.
+
+
+def build(model: MultiTaskModel, settings: Settings, name: str = "model") -> FastAPI:
+    """The app for a model; its threads live as long as the app's lifespan."""
+    limits = settings.limits
+    meters = Meters()
+    batcher = Microbatcher(
+        _answerers(model, settings.threads), limits.queue, settings.tokens, model.longest, meters
+    )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        batcher.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(batcher.close)
+
+    app = FastAPI(
+        title="bough",
+        version=bough.__version__,
+        description=f"Answers of {len(model.tasks)} tasks from one model ({model.plan.text}).",
+        lifespan=lifespan,
+        docs_url=None,  # the usual page fetches its code from elsewhere; ours is at /docs
+        redoc_url=None,
+        exception_handlers={Refusal: _refused, HTTPException: _http_error},
+    )
+    drawing = picture.svg(model.plan)
+    _add_predict(app, model, batcher, limits)
+    _add_facts(app, contract.describe(model, name), drawing)
+    _add_state(app, batcher, meters)
+    pages = _add_pages(app)
+    app.add_middleware(
+        Gate, meters=meters, key=settings.key, open_paths={*OPEN, *pages}, policy=policy(drawing)
+    )
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-api-key"],
+            expose_headers=["retry-after", "server-timing"],
+        )
+    if settings.key is not None:
+        contract.ask_for_key(app.openapi(), OPEN)
+    return app
+
+
+def _answerers(model: MultiTaskModel, threads: int) -> list[Answerer]:
+    """One per thread: the weights are common, a tokenizer is not made for several threads."""
+    words = model.tokenizer.to_str()
+    return [replace(model, tokenizer=Tokenizer.from_str(words)).answer for _ in range(threads)]
+
+
+def _add_predict(
+    app: FastAPI, model: MultiTaskModel, batcher: Microbatcher, limits: Limits
+) -> None:
+    async def predict(request: Request) -> Response:
+        body = await _body(request, limits)
+        asked = wire.read(body, model, limits)
+        try:
+            waiting = batcher.submit(asked)
+        except NoRoom:
+            sentence = f"the queue has no room for {len(asked)} more; try again later"
+            raise Refusal(503, sentence, batcher.patience()) from None
+        except Closed:
+            raise Refusal(503, "the server is shutting down", 1) from None
+        try:
+            async with asyncio.timeout(limits.timeout):
+                done = await asyncio.wrap_future(waiting.future)
+        except TimeoutError:
+            sentence = f"no answer within {limits.timeout:g} s; try again later"
+            raise Refusal(503, sentence, batcher.patience()) from None
+        queue, compute = done.begun - done.arrived, done.done - done.begun
+        return Response(
+            to_json({"answers": [{t: a.plain() for t, a in answers.items()} for answers in done]}),
+            media_type="application/json",
+            headers={
+                "server-timing": f"queue;dur={queue * 1e3:.2f}, model;dur={compute * 1e3:.2f}"
+            },
+        )
+
+    schema = contract.request_schema(model.tasks, limits)
+    app.post(
+        "/predict",
+        summary="Answer texts",
+        description="Every text, or pair of texts, is answered by the chosen tasks, or by all "
+        "that fit. Answers come in the order of the texts.",
+        responses={
+            200: contract.content(contract.answers_schema(model.tasks), "The answers, in order."),
+            **contract.errors(400, 408, 413, 415, 422, 503),
+        },
+        openapi_extra={
+            "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}
+        },
+        response_class=Response,
+    )(predict)
+
+
+def _add_facts(app: FastAPI, facts: Mapping[str, Any], drawing: str) -> None:
+    text = to_json(facts)
+
+    async def tasks() -> Response:
+        return Response(text, media_type="application/json")
+
+    async def plan() -> Response:
+        return Response(drawing, media_type=TYPES[".svg"])
+
+    app.get(
+        "/tasks",
+        summary="The tasks, the plan, and what is computed once for several tasks.",
+        responses={200: contract.content(contract.FACTS, "What the model can be asked.")},
+        response_class=Response,
+    )(tasks)
+    app.get("/plan.svg", include_in_schema=False)(plan)
+
+
+def _add_state(app: FastAPI, batcher: Microbatcher, meters: Meters) -> None:
+    state = {
+        "type": "object",
+        "properties": {"status": {"type": "string"}},
+        "required": ["status"],
+    }
+
+    async def health() -> Response:
+        return JSONResponse({"status": "alive"})
+
+    async def ready() -> Response:
+        if not batcher.ready:
+            raise Refusal(503, "the queue is full, or the server ends", batcher.patience())
+        return JSONResponse({"status": "ready"})
+
+    async def metrics() -> Response:
+        return PlainTextResponse(meters.text(batcher.waiting, batcher.room))
+
+    alive: contract.Responses = {200: contract.content(state, "Yes.")}
+    app.get("/health", summary="Is the process alive?", responses=alive)(health)
+    app.get("/ready", summary="Are requests taken?", responses={**alive, **contract.errors(503)})(
+        ready
+    )
+    app.get(
+        "/metrics",
+        summary="Counts since the start, for Prometheus.",
+        response_description="Prometheus text.",
+        response_class=PlainTextResponse,
+    )(metrics)
+
+
+def _add_pages(app: FastAPI) -> list[str]:
+    """The page's files, read once; they hold nothing of the model, so they need no key."""
+    folder = resources.files("bough") / "page"
+    files = {item.name: item.read_bytes() for item in folder.iterdir() if item.is_file()}
+    paths = PAGES | {f"/page/{name}": name for name in files}
+
+    def sender(name: str) -> Callable[[], Any]:
+        async def send() -> Response:
+            return Response(
+                files[name],
+                media_type=TYPES[Path(name).suffix],
+                headers={"cache-control": "no-cache"},
+            )
+
+        return send
+
+    for path, name in paths.items():
+        app.get(path, include_in_schema=False)(sender(name))
+    return list(paths)
+
+
+# Requests.
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        what = f"{kind[: wire.SHOWN]!r}" if kind else "missing"
+        raise Refusal(415, f"the content type is {what}; send Content-Type: application/json")
+    parts, size = [], 0
+    told = request.headers.get("content-length", "")
+    if told.isdecimal() and (len(told) > 18 or int(told) > DRAINED):
+        raise _too_large(limits)
+    try:
+        async with asyncio.timeout(limits.timeout):
+            async for part in request.stream():
+                size += len(part)
+                if size <= limits.body:
+                    parts.append(part)
+                elif size > DRAINED:
+                    break
+    except TimeoutError:
+        raise Refusal(408, f"the body did not arrive within {limits.timeout:g} s") from None
+    if size > limits.body:
+        raise _too_large(limits)
+    return b"".join(parts)
+
+
+def _too_large(limits: Limits) -> Refusal:
+    return Refusal(413, f"the body is larger than {limits.body:,} bytes; send fewer texts at once")
+
+
+async def _refused(_: Request, refusal: Refusal) -> Response:
+    return JSONResponse({"error": str(refusal)}, refusal.status, refusal.headers)
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    sentence = {
+        404: f"there is nothing at {request.url.path[: wire.SHOWN]!r}; see /docs",
+        405: f"{request.url.path} does not take {request.method}; see /docs",
+    }.get(error.status_code, str(error.detail))
+    return JSONResponse({"error": sentence}, error.status_code, error.headers)

@@ -1,0 +1,85 @@
+"""A small encoder's folder as a hub would have it, and recipes that train it on embedded data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+from bough import demo
+from bough.encoder import expected
+from bough.families import Shape
+from bough.network import FRESH
+
+TASKS: dict[str, dict[str, Any]] = {
+    "sentiment": {"kind": "classify", "text": "text", "label": "label",
+                  "train": "sentiment-train.csv", "dev": "sentiment-dev.csv"},
+    "questions": {"kind": "classify", "text": ["question1", "question2"], "label": "label",
+                  "train": "questions-train.csv", "dev": "questions-dev.csv"},
+    "similarity": {"kind": "regress", "text": ["sentence1", "sentence2"], "label": "score",
+                   "range": [0, 5], "train": "similarity-train.csv", "dev": "similarity-dev.csv"},
+}  # fmt: skip
+
+
+def encoder(folder: Path, layers: int = 2, width: int = 32) -> Path:
+    """Random BERT weights with a tokenizer made from the embedded texts."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    texts = [file.read_text(encoding="utf-8") for file in sorted(demo.folder().glob("*.csv"))]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=1500, special_tokens=specials, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    vocabulary = tokenizer.get_vocab_size()
+    shape = Shape(
+        "bert", width, layers, 4, 2 * width, vocabulary, 64, 2, width, 0, "gelu", 1e-12
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps(shape.config()), encoding="utf-8")
+    save_file(weights(shape), folder / "model.safetensors")
+    return folder
+
+
+def weights(shape: Shape) -> dict[str, torch.Tensor]:
+    """Fresh weights under the names of a BERT checkpoint."""
+    generator = torch.Generator().manual_seed(0)
+    d = shape.width
+    sizes = {
+        "words": (shape.vocabulary, d), "positions": (shape.positions, d), "types": (shape.types, d),
+        "qkv": (d, d), "out": (d, d), "up": (shape.inner, d), "down": (d, shape.inner), "dense": (d, d),
+    }  # fmt: skip
+    out: dict[str, torch.Tensor] = {}
+    for ours, theirs in expected(shape).items():
+        part, kind = ours.split(".")[-2:]
+        for name in theirs:
+            if part.startswith("norm"):
+                out[name] = torch.ones(d) if kind == "weight" else torch.zeros(d)
+            elif kind == "bias":
+                out[name] = torch.zeros(sizes[part][0])
+            else:
+                out[name] = torch.randn(sizes[part], generator=generator) * FRESH * 3
+    return out
+
+
+def recipe(folder: Path, tasks: tuple[str, ...] = tuple(TASKS), **training: Any) -> dict[str, Any]:
+    settings = {"epochs": 1, "batch": 16, "lr": 1e-3, "log_every": 5, **training}
+    plan = settings.pop("plan", "full")
+    return {
+        "encoder": str(folder),
+        "plan": plan,
+        "data": str(demo.folder()),
+        "tasks": {name: TASKS[name] for name in tasks},
+        "training": settings,
+    }

@@ -1,0 +1,119 @@
+"""A small model to serve, and a server in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from bough.model import Answer, MultiTaskModel, Text
+
+from . import tiny
+
+TASKS = {
+    "mood": {},
+    "same": {"joint": True, "labels": ("no", "yes")},
+    "near": {"twin": True, "kind": "regress", "labels": None, "range": (0, 5)},
+}
+
+
+def model(plan: str = "split@1", **facts: object) -> MultiTaskModel:
+    """Three tasks: on one text, on a joint pair, on a twin pair."""
+    tasks = {name: tiny.task(**settings) for name, settings in TASKS.items()}
+    source = tiny.encoder(layers=2)
+    network = tiny.network(plan, tasks, source, stir=0.3)
+    return MultiTaskModel(network, source.tokenizer, 40, dict(facts))
+
+
+def some_texts(count: int, seed: int = 0) -> list[Text]:
+    """Texts and pairs of very different lengths."""
+    rng = random.Random(seed)
+
+    def words() -> str:
+        return " ".join(rng.choices(tiny.WORDS, k=rng.choice((1, 3, 5, 8, 13, 60))))
+
+    return [words() if rng.random() < 0.5 else (words(), words()) for _ in range(count)]
+
+
+def same(found: dict[str, dict[str, object]], truth: dict[str, Answer]) -> bool:
+    """Whether an answer over the wire is the model's own, but for the last digits."""
+    told = {task: answer.plain() for task, answer in truth.items()}
+    return found.keys() == told.keys() and all(_close(found[t], told[t]) for t in told)
+
+
+def _close(a: object, b: object) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_close(a[k], b[k]) for k in a)
+    if isinstance(a, float | int) and isinstance(b, float):
+        return abs(a - b) < 1e-5
+    return a == b
+
+
+class Server:
+    """`bough serve` as its users start it."""
+
+    def __init__(self, folder: Path, *options: str, key: str | None = None):
+        program = "from bough.cli import main; main()"
+        command = [sys.executable, "-c", program, "serve", str(folder), "--port", "0", *options]
+        environment = {k: v for k, v in os.environ.items() if k != "BOUGH_API_KEY"}
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment | {"OMP_NUM_THREADS": "1"} | ({"BOUGH_API_KEY": key} if key else {}),
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert " answers at " in line, line + self.process.stdout.read()
+        self.url = line.split(" answers at ")[1].split()[0]
+
+    def end(self) -> tuple[int, str]:
+        """Ask it to end; its exit code, and what it has written."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        out, _ = self.process.communicate(timeout=30)
+        return self.process.returncode, out
+
+
+@contextmanager
+def served(folder: Path, *options: str, key: str | None = None) -> Iterator[Server]:
+    server = Server(folder, *options, key=key)
+    try:
+        yield server
+    finally:
+        code, out = server.end()
+    assert code == 0, out
+    assert out == "", out
+
+
+def ask(client: httpx.Client, texts: Sequence[Text], **more: object) -> httpx.Response:
+    body = {"texts": [list(t) if isinstance(t, tuple) else t for t in texts], **more}
+    return client.post("/predict", json=body)
+
+
+def in_threads(count: int, work: object) -> None:
+    """Run `work(number)` in so many threads; the first error is raised here."""
+    assert callable(work)
+    errors: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
