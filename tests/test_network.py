@@ -318,7 +318,7 @@ def test_feeds_equal_the_plain_pass(text: str, reads_as: str, tiny_encoder: Enco
 
 
 def test_feeds_on_twins(tiny_encoder: Encoder) -> None:
-    """System E: the pair tasks read the sentiment of each text; similarity reads paraphrase, too."""
+    """System E: the pair tasks read the sentiment of each text; similarity reads both others."""
     tasks = {
         "sst": tiny.task(head="mlp", depth=2, width=6, norm=True),
         "para": tiny.task(twin=True, labels=("0", "1"), head="mlp", depth=2, width=6, norm=True),
@@ -620,7 +620,7 @@ def test_fixed_rows_take_no_dropout(text: str, fixed: int, tiny_encoder: Encoder
     assert model.route.fixed == fixed
     pack, dice = tiny.pack([5, 4]), Dice(torch.Generator().manual_seed(0), 0.5)
     walks = [Walk(model.route, model.cells, pack, [("a",)] * 2, d) for d in (None, dice)]
-    plain, dropped = ([g.rows for g in walk.run(0, fixed).values()] for walk in walks)
+    plain, dropped = ([group.rows for group in walk.run(fixed)] for walk in walks)
     assert all(torch.equal(a, b) for a, b in zip(plain, dropped, strict=True))
     same = torch.equal(model(pack, seats(model, 2), dice)["a"], model(pack, seats(model, 2))["a"])
     assert same == (fixed == 5)
@@ -638,6 +638,24 @@ def test_dropout_is_reproducible(tiny_encoder: Encoder) -> None:
     for task in TASKS:
         assert torch.equal(one[task], same[task])
         assert not torch.equal(one[task], other[task])
+
+
+def test_bfloat16(tiny_encoder: Encoder) -> None:
+    tasks = {n: t.model_copy(update={"pooling": p}) for (n, t), p in zip(
+        TASKS.items(), ("pooler", "mean", "cls"), strict=True)}  # fmt: skip
+    model = tiny.network(
+        "split@1, pal:4, lowrank:2, lora:2, bottleneck:3, feed~:a>b, feed:a>c, late:S",
+        tasks, tiny_encoder, stir=0.1,
+    )  # fmt: skip
+    pack, dice = tiny.pack([3, 5, 5]), Dice(torch.Generator().manual_seed(0), 0.1)
+    wanted = model(pack, seats(model, 3))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model(pack, seats(model, 3))
+        learning = model(pack, seats(model, 3), dice)
+    for task, outputs in wanted.items():
+        torch.testing.assert_close(found[task].float(), outputs, atol=0.1, rtol=0.1)
+    torch.stack([weighted(out.float()) for out in learning.values()]).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
 # --- parts and the whole --------------------------------------------------------------------------

@@ -131,11 +131,11 @@ class LoRA(AdapterModule):
 
     def matrix(self, n: int, letter: str, x: Tensor) -> Tensor | None:
         """`letter` may be several (qkv, kv) whose products lie side by side."""
-        if not set(letter) & set(self.matrices):
+        changes = {m: self.parts[f"{n}{m}"](x) for m in letter if m in self.matrices}
+        if not changes:
             return None
-        parts = [
-            self.parts[f"{n}{m}"](x) if m in self.matrices else torch.zeros_like(x) for m in letter
-        ]
+        none = torch.zeros_like(next(iter(changes.values())))
+        parts = [changes.get(m, none) for m in letter]
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
 

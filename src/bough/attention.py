@@ -71,7 +71,10 @@ def attend(
     if qkv.is_cuda:
         return attend_padded(qkv, layout, heads, dice, queries)
     tables = tuple(position_bias(table, max(layout.lengths)) for table in layout.biases)
-    out: Tensor = OverRuns.apply(qkv, queries, layout, heads, dice, *tables)
+    queries = None if queries is None else queries.to(qkv.dtype)
+    # Forward and backward are in the precision of the rows, whatever autocast would choose.
+    with torch.autocast(qkv.device.type, enabled=False):
+        out: Tensor = OverRuns.apply(qkv, queries, layout, heads, dice, *tables)
     return out
 
 

@@ -7,8 +7,8 @@ pair. A *batch* packs the sequences of all its examples, of all tasks, end to en
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -59,15 +59,41 @@ def tokenise(
     return Sequences(ids, types, bounds), cut
 
 
+class Reached(NamedTuple):
+    """Rows that sequences have reached on their way, for those who walk it."""
+
+    walkers: tuple[tuple[str, str], ...]  # as in walk.py: (task, reader)
+    origin: tuple[str, str]
+    rows: Tensor  # [all rows, d]
+    bounds: Ints  # sequence i is rows[bounds[i] : bounds[i + 1]]
+
+    def of(self, chosen: Ints) -> Reached:
+        """The rows of the chosen sequences."""
+        sizes = np.diff(self.bounds)[chosen]
+        rows = self.rows[torch.from_numpy(_ranges(self.bounds[chosen], sizes))]
+        bounds = np.concatenate([np.zeros(1, np.int64), sizes.cumsum()])
+        return self._replace(rows=rows, bounds=bounds)
+
+
 @dataclass(frozen=True)
 class Pack:
-    """Sequences ready for the encoder, in the order of the batch."""
+    """Sequences ready for the encoder, in the order of the batch.
+
+    Where the plan's first rows never learn, their states may be known: then `reached` has them,
+    and the sequences go on from the plan's row `first`.
+    """
 
     tokens: Tensor  # [tokens, 3]: id, segment, position
     lengths: tuple[int, ...]
+    first: int = 0
+    reached: tuple[tuple[int, Reached], ...] = ()  # number of the first sequence, states
 
     def to(self, device: torch.device) -> Pack:
-        return Pack(self.tokens.to(device), self.lengths)
+        return replace(
+            self,
+            tokens=self.tokens.to(device),
+            reached=tuple((n, r._replace(rows=r.rows.to(device))) for n, r in self.reached),
+        )
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Sequences, Ints]]) -> Pack:
@@ -118,6 +144,8 @@ class Examples:
     seats: Ints  # [examples, 1], or [examples, 2] for twin pairs
     targets: Tensor | None  # class indices, or values in the label's own range
     cut: int  # sequences that were longer than the encoder or the recipe allows
+    first: int = 0  # the plan's row before which `reached` has the states
+    reached: tuple[Reached, ...] = ()
 
     @classmethod
     def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
@@ -141,16 +169,22 @@ class Examples:
 def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Batch:
     """The chosen examples of each task as one batch."""
     parts, seats, targets = [], {}, {}
+    reached: list[tuple[int, Reached]] = []
     at = 0
     for task, which in chosen.items():
         own = examples[task]
         used = own.seats[which]
         parts.append((own.sequences, used.reshape(-1)))
+        reached += [(at, states.of(used.reshape(-1))) for states in own.reached]
         seats[task] = torch.arange(at, at + used.size).view(used.shape)
         at += used.size
         if own.targets is not None:
             targets[task] = own.targets[torch.from_numpy(which)]
-    return Batch(Pack.of(parts), seats, targets)
+    first = {examples[task].first for task in chosen}
+    if len(first) > 1:
+        raise ValueError("either all tasks' states are known up to the same row, or none's")
+    pack = replace(Pack.of(parts), first=first.pop() if first else 0, reached=tuple(reached))
+    return Batch(pack, seats, targets)
 
 
 class Deck:

@@ -131,6 +131,9 @@ class Training(BaseModel):
         ge=0,
         description="Seconds between two checkpoints; evaluations write one too.",
     )
+    keep_states: bool = Field(
+        True, description="Compute the states of frozen parts once per text and keep them on disk."
+    )
     ema: float | None = Field(
         None, gt=0, lt=1, description="Keep a moving average of the weights with this factor."
     )

@@ -33,8 +33,12 @@ from bough.network import Network, plan_of
 from bough.recipe import Phase, Recipe, Training
 from bough.rows import Rows
 from bough.runs import Run, Writer
+from bough.states import States
 from bough.step import NotFiniteError, Step, Stepper
 from bough.tasks import Task
+
+
+SPARSE = 0.5  # passes over the smallest set, below which keeping states is not worth its pass
 
 
 class Stopped(Exception):
@@ -201,7 +205,7 @@ class Trainer:
                 display.say(
                     f"task {name!r}: {own.cut:,} sequences cut to {self.model.longest} tokens"
                 )
-        self.judged = {
+        self.sample = {
             name: _sample(own, recipe.training.evaluate_rows) for name, own in self.dev.items()
         }
         self.phases = recipe.training.phases or (None,)
@@ -244,8 +248,9 @@ class Trainer:
         given = self.recipe.task_weights()
         weights = {name: given[name] * self.sampler.factors[name] for name in self.tasks}
         seed = [training.seed, self.place.phase]
+        learned_from, self.judged = self._kept(self.train), self._kept(self.sample)
         self.stepper = Stepper(
-            self.network, self.train, training, weights, [*seed, 0], self.recipe.precision
+            self.network, learned_from, training, weights, [*seed, 0], self.recipe.precision
         )
         self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
         self.decks = {
@@ -272,6 +277,15 @@ class Trainer:
                     f"stopped after step {self.place.total}; "
                     f"go on with: bough train --resume {self.writer.run.folder}"
                 )
+
+    def _kept(self, examples: dict[str, Examples]) -> dict[str, Examples]:
+        """With the states of what is frozen, where that saves work."""
+        states = States(self.network)
+        seen = self.steps * self.training.batch
+        if not (states.worth and self.training.keep_states) or seen < SPARSE * min(map(len, examples.values())):
+            return examples
+        self.display.say("the trunk's fixed part is computed once for each text")
+        return {name: states.of(name, own) for name, own in examples.items()}
 
     def _step(self) -> None:
         began = time.perf_counter()

@@ -16,12 +16,13 @@ from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bough.adapters import AdapterModule, Beside, Segment
 from bough.attention import Layout, gather_rows
-from bough.batches import Pack
+from bough.batches import Pack, Reached
 from bough.dropout import Dice
 from bough.plan import Cell, Plan
 from bough.trunk import Embeddings, Layer, mean_of_texts
@@ -137,20 +138,22 @@ class Walk:
             Stream(i, n, walkers(tasks))
             for i, (n, tasks) in enumerate(zip(pack.lengths, asked, strict=True))
         ]
-        self.groups = {Use(None): Group(tuple(streams), pack.tokens)}
+        self.row = pack.first
+        self.groups = [Group(tuple(streams), pack.tokens)]
+        if pack.first:
+            self.groups = [_group(start, reached) for start, reached in pack.reached]
 
-    def run(self, first: int = 0, last: int | None = None) -> dict[Use, Group]:
-        """Pass the rows from `first` up to `last`; the groups as they stand then."""
-        for row in range(first, len(self.route.places) if last is None else last):
-            self.groups = {
-                use: self._pass(row, use, group) for use, group in self._regroup(row).items()
-            }
+    def run(self, last: int | None = None) -> list[Group]:
+        """Pass the rows up to `last`, by default all; the groups as they stand then."""
+        for row in range(self.row, len(self.route.places) if last is None else last):
+            regrouped = self._regroup(row)
+            self.groups = [self._pass(row, use, group) for use, group in regrouped.items()]
         return self.groups
 
     def vectors(self) -> dict[Walker, tuple[Tensor, Tensor]]:
         """For each walker the vectors of its group, and sequence number -> row there."""
         out: dict[Walker, tuple[Tensor, Tensor]] = {}
-        for group in self.groups.values():
+        for group in self.groups:
             places: dict[Walker, list[tuple[int, int]]] = {}
             for row, stream in enumerate(group.streams):
                 for walker in stream.walkers:
@@ -176,13 +179,13 @@ class Walk:
 
         bound: dict[Use, list[tuple[Use, int, Stream]]] = {}  # group key -> (use, old row, stream)
         start = 0
-        for group in self.groups.values():
+        for group in self.groups:
             for stream in group.streams:
                 for use, walkers in split(stream.walkers):
                     key = Use(use.cell, use.lent)
                     bound.setdefault(key, []).append((use, start, stream._replace(walkers=walkers)))
                 start += stream.length
-        every = list(self.groups.values())
+        every = self.groups
         rows = every[0].rows if len(every) == 1 else torch.cat([g.rows for g in every])
         return {key: self._ordered(rows, found) for key, found in bound.items()}
 
@@ -264,6 +267,15 @@ class Walk:
         else:
             rows = group.rows[layout.starts.to(group.rows.device)]
         return Group(_single(group.streams), rows)
+
+
+def _group(start: int, reached: Reached) -> Group:
+    """Sequences, numbered from `start` on, that have come this far already."""
+    lengths = np.diff(reached.bounds).tolist()
+    streams = tuple(
+        Stream(start + i, n, reached.walkers, reached.origin) for i, n in enumerate(lengths)
+    )
+    return Group(streams, reached.rows)
 
 
 def _single(streams: Sequence[Stream]) -> tuple[Stream, ...]:

@@ -4,7 +4,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
+# What the demo asks the trained model at the end; none of it is in the data.
+SAMPLES: dict[str, list[tuple[str, ...]]] = {
+    "sentiment": [
+        ("I have rarely been so bored, and I have sat through a lot of school concerts.",),
+        ("The sofa is not the prettiest, but nobody ever wants to get up from it.",),
+        ("The rooms are lovely; the price is not.",),
+        ("The concert begins at eight and there is one interval.",),
+        ("Drop everything and go and see this play, it is magnificent!",),
+    ],
+    "questions": [
+        ("How do I get from Rome to Naples by train?", "Which train goes to Naples from Rome?"),
+        (
+            "How do I get from Rome to Naples by train?",
+            "How do I get from Naples to Rome by train?",
+        ),
+        ("Why do dogs howl at night?", "What makes a dog howl after dark?"),
+        ("Why do dogs howl at night?", "Why do wolves howl at night?"),
+    ],
+    "similarity": [
+        ("A man is washing his car in the rain.", "In the rain, a man washes his car."),
+        ("A man is washing his car in the rain.", "A man is washing his dog in the rain."),
+        ("A man is washing his car in the rain.", "A woman is selling her car."),
+        ("A man is washing his car in the rain.", "The orchestra has a new conductor."),
+    ],
+}
+
 
 def folder() -> Path:
     """Where the data files are."""
     return Path(__file__).parent / "data"
+
+
+def recipe() -> Path:
+    """The recipe that trains the three tasks."""
+    return Path(__file__).parent / "recipe.yaml"

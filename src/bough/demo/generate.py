@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 
 from bough.demo import folder, questions, sentiment, similarity
-from bough.demo.grammar import SPLITS, Split
+from bough.demo.grammar import SPLITS, Row, Split
 
 SIZES: dict[Split, int] = {"train": 1000, "dev": 300}
-Make = Callable[[Random, Split, int, set[str]], list[tuple[str, ...]]]
+Make = Callable[[Random, Split, int, set[str]], list[Row]]
 TASKS: dict[str, tuple[tuple[str, ...], Make]] = {
     "sentiment": (sentiment.FIELDS, sentiment.rows),
     "questions": (questions.FIELDS, questions.rows),

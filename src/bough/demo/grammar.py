@@ -80,6 +80,7 @@ class Family:
 
 
 Meaning = dict[str, Concept | None]  # what fills each slot; None: left empty
+Row = tuple[str, ...]  # the texts and the label
 
 
 def read(*names: str) -> list[Family]:
@@ -87,11 +88,11 @@ def read(*names: str) -> list[Family]:
     return [family for name in names for family in _families(name)]
 
 
-def written(name: str) -> Iterator[tuple[list[str], bool]]:
-    """The fields of each hand-written line, and whether it is kept for dev."""
-    for text in _lines(name):
-        kept = text.startswith("*")
-        yield [part.strip() for part in text.lstrip("* ").split(" | ")], kept
+def written(name: str, split: Split) -> list[Row]:
+    """The hand-written lines of the split as rows, the label last."""
+    lines = [text for text in _lines(name) if text.startswith("*") == (split == "dev")]
+    parts = [[part.strip() for part in text.lstrip("* ").split(" | ")] for text in lines]
+    return [(*texts, label) for label, *texts in parts]
 
 
 def _lines(name: str) -> Iterator[str]:
@@ -139,11 +140,11 @@ def usable(items: Sequence[Item], split: Split) -> list[Item]:
     return [item for item in items if split == "dev" or not item.kept]
 
 
-def choose(rng: Random, items: Sequence[Item], split: Split) -> Item:
-    """One item: in train never a kept one; in dev a kept one two times in five, if there is any."""
+def choose(rng: Random, items: Sequence[Item], split: Split, share: float = 0.4) -> Item:
+    """One item: in train never a kept one; in dev, if there are any, this share is kept ones."""
     seen = [item for item in items if not item.kept]
     kept = [item for item in items if item.kept]
-    if split == "dev" and kept and (not seen or rng.random() < 0.4):
+    if split == "dev" and kept and (not seen or rng.random() < share):
         return rng.choice(kept)
     return rng.choice(seen)
 

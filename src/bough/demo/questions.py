@@ -15,6 +15,7 @@ from bough.demo.grammar import (
     Family,
     Line,
     Meaning,
+    Row,
     Split,
     choose,
     draw,
@@ -28,22 +29,20 @@ from bough.demo.grammar import (
 
 LABELS = ("different", "same")
 FIELDS = ("question1", "question2", "label")
-Row = tuple[str, str, str]
 
 
 def rows(rng: Random, split: Split, size: int, seen: set[str]) -> list[Row]:
     """The hand-written pairs of the split and generated ones, two in five the same."""
-    found = [(first, second, label) for (label, first, second), kept in written("questions-written.txt")
-             if kept == (split == "dev")]  # fmt: skip
+    found = written("questions-written.txt", split)
     taken = set(seen)
-    seen.update(text for first, second, _ in found for text in (first, second))
+    seen.update(text for row in found for text in row[:2])
     families = read("questions-daily.txt", "questions-world.txt")
     same = round(0.4 * size) - sum(label == "same" for *_, label in found)
     for number in range(size - len(found)):
         label = "same" if number < same else "different"
         pair = ("", "")
         while pair[0] == pair[1] or taken & set(pair) or (*pair, label) in found:
-            pair = _pair(rng, choose(rng, families, split), split, label)
+            pair = _pair(rng, choose(rng, families, split, 0.25), split, label)
         seen.update(pair)
         found.append((*pair, label))
     return found

@@ -12,18 +12,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from bough.demo.grammar import Family, Split, choose, content, draw, fill, read, tidy, written
+from bough.demo.grammar import Family, Row, Split, choose, content, draw, fill, read, tidy, written
 
 LEVELS = ("very negative", "negative", "neutral", "positive", "very positive")
 FIELDS = ("text", "label")
-Row = tuple[str, str]
 
 
 def rows(rng: Random, split: Split, size: int, seen: set[str]) -> list[Row]:
     """The hand-written lines of the split and generated ones, as many of each level."""
-    found = [(text, label) for (label, text), kept in written("sentiment-written.txt")
-             if kept == (split == "dev")]  # fmt: skip
-    seen.update(text for text, _ in found)
+    found = written("sentiment-written.txt", split)
+    seen.update(row[0] for row in found)
     writer = Writer(rng, split)
     for number in range(size - len(found)):
         level = number % 5 - 2
@@ -40,12 +38,13 @@ class Writer:
 
     def __init__(self, rng: Random, split: Split):
         self.rng, self.split = rng, split
-        self.things = read("sentiment.txt")
+        self.things = read("sentiment-leisure.txt", "sentiment-goods.txt")
         self.frames = {family.name: family for family in read("sentiment-frames.txt")}
         opinion = (self.alone, self.together, self.aside, self.verdict, self.degree)
         mixed = (self.contrast, self.contrast, self.contrast, self.report, self.report)
+        middling = (self.alone, self.aside, self.balance, self.balance, self.verdict, self.degree)
         self.ways: dict[int, tuple[Callable[[Family, int], str | None], ...]] = {
-            0: (self.fact, self.facts, self.balance, self.balance, self.verdict, self.degree),
+            0: (self.fact, self.facts, *middling),
             1: opinion + mixed,
             2: opinion,
         }
@@ -55,8 +54,11 @@ class Writer:
         way = self.rng.choice(self.ways[abs(level)])
         return way(self.rng.choice(self.things), level)
 
-    def clause(self, thing: Family, level: int) -> str:
-        return choose(self.rng, thing.sections[LEVELS[level + 2]], self.split).text
+    def clause(self, thing: Family, section: str) -> str:
+        return choose(self.rng, thing.sections[section], self.split).text
+
+    def opinion(self, thing: Family, level: int) -> str:
+        return self.clause(thing, LEVELS[level + 2])
 
     def frame(self, family: str, section: str, a: str, b: str = "") -> str | None:
         if content(a) & content(b):
@@ -65,40 +67,42 @@ class Writer:
         return tidy(fill(self.rng, line.text).replace("<a>", a).replace("<b>", b))
 
     def alone(self, thing: Family, level: int) -> str | None:
-        clause = self.clause(thing, level)
+        clause = self.opinion(thing, level)
         mood = "strong" if abs(level) == 2 else "mild" if clause.startswith("the ") else "any"
         return self.frame("alone", self.rng.choice(("any", mood)), clause)
 
     def together(self, thing: Family, level: int) -> str | None:
-        first = level
-        if self.rng.random() < 0.15:
-            first = {-2: -1, -1: -2, 1: 2, 2: 1}[level]
-        return self.frame("together", "any", self.clause(thing, first), self.clause(thing, level))
+        other = level
+        if level != -1 and self.rng.random() < 0.15:  # the neighbouring levels overlap
+            other = {-2: -1, 1: 2, 2: 1}[level]
+        return self.frame("together", "any", self.opinion(thing, other), self.opinion(thing, level))
 
     def aside(self, thing: Family, level: int) -> str | None:
-        return self.frame("together", "fact", self.clause(thing, 0), self.clause(thing, level))
+        fact = self.clause(thing, "fact")
+        return self.frame("together", "fact", fact, self.opinion(thing, level))
 
     def fact(self, thing: Family, level: int) -> str | None:
-        return self.frame("alone", "fact", self.clause(thing, 0))
+        return self.frame("alone", "fact", self.clause(thing, "fact"))
 
     def facts(self, thing: Family, level: int) -> str | None:
-        return self.aside(thing, 0)
+        fact, other = self.clause(thing, "fact"), self.clause(thing, "fact")
+        return self.frame("together", "fact", fact, other)
 
     def contrast(self, thing: Family, level: int) -> str | None:
         # Nobody shrugs off a disaster: what is bad in a contrast is only mildly bad.
-        good = self.clause(thing, self.rng.choice((1, 1, 2)))
-        bad = self.clause(thing, -1)
+        good, bad = self.opinion(thing, self.rng.choice((1, 1, 2))), self.opinion(thing, -1)
         main, other = (good, bad) if level > 0 else (bad, good)
         if self.rng.random() < 0.4:
             return self.frame("contrast", "first", main, other)
         return self.frame("contrast", "last", other, main)
 
     def balance(self, thing: Family, level: int) -> str | None:
-        return self.frame("contrast", "balance", self.clause(thing, 1), self.clause(thing, -1))
+        good, bad = self.opinion(thing, 1), self.opinion(thing, -1)
+        return self.frame("contrast", "balance", good, bad)
 
     def report(self, thing: Family, level: int) -> str | None:
         truth = self.rng.choice(("right", "wrong"))
-        claim = self.clause(thing, level if truth == "right" else -level)
+        claim = self.opinion(thing, level if truth == "right" else -level)
         return self.frame("report", truth, claim) if claim.startswith("the ") else None
 
     def verdict(self, thing: Family, level: int, kind: str = "verdict") -> str | None:
@@ -106,7 +110,7 @@ class Writer:
         line = choose(self.rng, family.sections[LEVELS[level + 2]], self.split)
         verdict = fill(self.rng, line.text, draw(self.rng, family, self.split))
         if level and self.rng.random() < 0.5:
-            return self.frame("judged", "reasoned", verdict, self.clause(thing, level))
+            return self.frame("judged", "reasoned", verdict, self.opinion(thing, level))
         return self.frame("judged", "bare", verdict)
 
     def degree(self, thing: Family, level: int) -> str | None:

@@ -27,7 +27,9 @@ def show(out: Path) -> None:
     console = Console(highlight=False)
     began = time.monotonic()
     recipe = Recipe.read(demo.recipe())
-    console.print("[bold]bough[/]: three tasks, one encoder (all-MiniLM-L6-v2, 22.7 M parameters)\n")
+    console.print(
+        "[bold]bough[/]: three tasks, one encoder (all-MiniLM-L6-v2, 22.7 M parameters)\n"
+    )
     runs: dict[str, Run] = {}
     for name, overrides in (("frozen probe", PROBE), ("fine-tuned", [])):
         console.print(f"[bold]{name}[/]")

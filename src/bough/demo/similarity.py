@@ -14,6 +14,7 @@ from bough.demo.grammar import (
     Family,
     Line,
     Meaning,
+    Row,
     Split,
     choose,
     content,
@@ -33,20 +34,18 @@ EDITS = ((0, False),) * 4 + ((1, False),) * 6 + ((2, False),) * 4 + ((3, False),
 )  # fmt: skip
 UNRELATED = 0.18  # share of pairs from two scenes
 EVENT = 0.5  # what is left if the event is another
-Row = tuple[str, str, str]
 
 
 def rows(rng: Random, split: Split, size: int, seen: set[str]) -> list[Row]:
     """The hand-written pairs of the split and generated ones."""
-    found = [(first, second, score) for (score, first, second), kept in written("similarity-written.txt")
-             if kept == (split == "dev")]  # fmt: skip
+    found = written("similarity-written.txt", split)
     taken = set(seen)
-    seen.update(text for first, second, _ in found for text in (first, second))
+    seen.update(text for row in found for text in row[:2])
     scenes, headlines = read("similarity-scenes.txt"), read("similarity-headlines.txt")
     pairs: set[tuple[str, str]] = set()
     while len(found) < size:
         families = scenes if rng.random() < 0.6 else headlines
-        family = choose(rng, families, split)
+        family = choose(rng, families, split, 0.25)
         if rng.random() < UNRELATED:
             first, second, score = _unrelated(rng, families, family, split)
         else:
@@ -62,7 +61,7 @@ def rows(rng: Random, split: Split, size: int, seen: set[str]) -> list[Row]:
 def _unrelated(
     rng: Random, families: list[Family], family: Family, split: Split
 ) -> tuple[str, str, float]:
-    other = choose(rng, [item for item in families if item.name != family.name], split)
+    other = choose(rng, [item for item in families if item.name != family.name], split, 0.25)
     first, second = (
         tidy(fill(rng, _line(rng, item, split).text, draw(rng, item, split)))
         for item in (family, other)

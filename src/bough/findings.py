@@ -1,0 +1,351 @@
+"""A comparison in words and tables: the verdict a person takes away, the terminal's, Markdown's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bough.compare import AXES, FEW, Comparison, Difference, Variant
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def number(value: float, digits: int = 3, signed: bool = False) -> str:
+    """.512, and with a sign +.012 or −.012."""
+    text = f"{abs(value):.{digits}f}"
+    text = text[1:] if text.startswith("0.") else text
+    zero = float(f"{value:.{digits}f}") == 0
+    if value < 0 and not zero:
+        return MINUS + text
+    return f"+{text}" if signed and not zero else text
+
+
+def share(value: float) -> str:
+    """A change as a percentage: −66 %."""
+    return f"{'+' if value > 0 else MINUS if round(value * 100) < 0 else ''}{abs(value) * 100:.0f} %"
+
+
+def less(change: float) -> str:
+    """67 % less, or 5 % more."""
+    return f"{abs(change) * 100:.0f} % {'less' if change < 0 else 'more'}"
+
+
+def size(value: float) -> str:
+    for unit, many in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= many:
+            return f"{value / many:.3g} {unit}" if value < 1000 * many else f"{value / many:,.0f} {unit}"
+    return f"{value:.0f} B"
+
+
+def seconds(value: float) -> str:
+    if value < 1:
+        return f"{value * 1000:.3g} ms"
+    if value < 90:
+        return f"{value:.3g} s"
+    return f"{value / 60:.3g} min" if value < 5400 else f"{value / 3600:.3g} h"
+
+
+def chance(p: float | None) -> str:
+    """A p-value for a table."""
+    if p is None:
+        return ""
+    return "< .001" if p < 0.001 else number(p) if p < 0.9995 else "1"
+
+
+def and_then(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+# --- the verdict ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came out, in plain words."""
+
+    headline: str
+    tasks: dict[str, str]  # a sentence per task
+    costs: tuple[str, ...]  # a sentence per variant that costs more or less
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        return [self.headline, *self.tasks.values(), *self.costs, *(f"Note: {n}" for n in self.notes)]
+
+
+def verdict(found: Comparison) -> Verdict:
+    if not found.others:
+        return _alone(found)
+    tasks = {name: _sentence(found, name) for name in found.metrics}
+    costs = [text for v in found.others if (text := _cost(found, v))]
+    return Verdict(_headline(found), tasks, tuple(costs), found.notes)
+
+
+def _alone(found: Comparison) -> Verdict:
+    only, many = found.baseline, len(found.baseline.seeds)
+    own = found.scores[only.label]
+    tasks = {}
+    for name, metric in found.metrics.items():
+        low, high = own[name].interval
+        tasks[name] = (
+            f"{name}: {metric} {number(own[name].value)}, between {number(low)} and {number(high)}."
+        )
+    head = f"One variant, {only.label}, on {_seeds(many)}: there is nothing to compare it with."
+    if many == 1:
+        head += " With one seed the intervals leave out what another seed would change."
+    return Verdict(head, tasks, (), found.notes)
+
+
+def _sentence(found: Comparison, name: str) -> str:
+    """What happens to one task."""
+    base = found.baseline.label
+    given = [
+        (v.label, d)
+        for v in found.others
+        if name in found.scores[v.label] and (d := found.scores[v.label][name].difference)
+    ]
+    if not given:
+        return f"{name}: not in the baseline, so there is nothing to compare it with."
+    few = min(len(v.seeds) for v in found.variants if name in found.scores[v.label])
+    lead = "" if few >= FEW else f"Anecdote ({_seeds(few)}): "
+    if few == 1:
+        apart = and_then([f"{number(d.value, signed=True)} with {label}" for label, d in given[:6]])
+        return f"{lead}{name}: {apart} against {base}; one seed says nothing about the next."
+    gains = [(label, d) for label, d in given if d.real and d.value > 0]
+    losses = [(label, d) for label, d in given if d.real and d.value < 0]
+    parts = []
+    for verb, some in (("gains", gains), ("loses", losses)):
+        if some:
+            ordered = sorted(some, key=lambda pair: -abs(pair[1].value))
+            parts.append(f"{verb} {and_then([_amount(label, d) for label, d in ordered])}")
+    rest = [(label, d) for label, d in given if not d.real]
+    if parts:
+        told = f"{lead}{name} {', and '.join(parts)} (against {base})"
+        if rest:
+            others = and_then([label for label, _ in rest]) if len(rest) < 5 else f"{len(rest)} others"
+            told += f"; no difference that {_seeds(few)} can show with {others}"
+        return told + "."
+    return f"{lead}{name}: no difference from {base} that {_seeds(few)} can show ({_unseen(rest)})."
+
+
+def _amount(label: str, d: Difference) -> str:
+    return f"{number(abs(d.value))} ± {number(d.half)} with {label}"
+
+
+def _unseen(rest: Sequence[tuple[str, Difference]]) -> str:
+    """How large the differences look, and how large one would have to be."""
+    values = [d.value for _, d in rest]
+    looks = (
+        f"{rest[0][0]} {number(values[0], signed=True)} ± {number(rest[0][1].half)}"
+        if len(rest) == 1
+        else f"{number(min(values), signed=True)} to {number(max(values), signed=True)}, "
+        f"each ± {number(min(d.half for _, d in rest))} or more"
+    )
+    return looks
+
+
+def _seeds(many: int) -> str:
+    return "one seed" if many == 1 else f"{many} seeds"
+
+
+def _headline(found: Comparison) -> str:
+    """The one sentence for someone who reads only one."""
+    base, few = found.baseline, found.seeds
+    column = found.columns()[-1]
+    told = [v for v in found.others if column in found.scores[v.label]]
+    if column not in found.scores[base.label] or not told:
+        return f"{len(found.variants)} variants, task by task (they have different tasks)."
+    what = "normalised score" if column == "normalised" else f"{column} score"
+
+    def apart(v: Variant) -> Difference:
+        d = found.scores[v.label][column].difference
+        assert d is not None
+        return d
+
+    best = max(told, key=lambda v: apart(v).value)
+    d = apart(best)
+    if few < FEW:
+        lead = f"An anecdote, not a finding ({_seeds(few)} per variant): "
+        if d.value > 0:
+            return f"{lead}{best.label} is {number(d.value)} above {base.label} in {what}{_saving(found, best)}."
+        return f"{lead}no variant is above {base.label} in {what}{_cheapest(found, told)}."
+    if d.real and d.value > 0:
+        return (
+            f"{best.label} is best: {what} {number(found.scores[best.label][column].value)}, "
+            f"{number(d.value)} ± {number(d.half)} above {base.label}{_saving(found, best)}."
+        )
+    unharmed = [
+        v
+        for v in told
+        if not any(s.difference and s.difference.real and s.difference.value < 0
+                   for s in found.scores[v.label].values())
+    ]  # fmt: skip
+    thrifty = min(unharmed, key=_bytes, default=None)
+    if thrifty is not None and _bytes(thrifty) < 0.98 * _bytes(base):
+        cut = _bytes(thrifty) / _bytes(base) - 1
+        change = apart(thrifty)
+        return (
+            f"{thrifty.label} serves all tasks with {less(cut)} memory at no loss that "
+            f"{_seeds(few)} can show ({what} {number(change.value, signed=True)} ± "
+            f"{number(change.half)} against {base.label})."
+        )
+    if all(apart(v).real and apart(v).value < 0 for v in told):
+        return f"{base.label} is best: every other variant scores less ({what})."
+    return f"No variant beats {base.label} by a difference that {_seeds(few)} can show ({what})."
+
+
+def _bytes(v: Variant) -> float:
+    return v.cost.get("bytes_to_serve", float("inf"))
+
+
+def _cheapest(found: Comparison, told: Sequence[Variant]) -> str:
+    thrifty = min(told, key=_bytes)
+    saving = _saving(found, thrifty)
+    return f"; {thrifty.label} comes{saving}" if saving else ""
+
+
+def _saving(found: Comparison, v: Variant) -> str:
+    change = _bytes(v) / _bytes(found.baseline) - 1
+    return f", with {less(change)} memory" if abs(change) > 0.02 else ""
+
+
+def _cost(found: Comparison, v: Variant) -> str:
+    base = found.baseline.cost
+    parts = []
+    for key, words in (("bytes_to_serve", "memory to serve"), *list(AXES.items())[1:]):
+        if base.get(key) and key in v.cost:
+            change = v.cost[key] / base[key] - 1
+            if abs(change) >= (0.005 if key == "bytes_to_serve" else 0.05):
+                parts.append(f"{words} {share(change)}")
+    return f"{v.label}: {', '.join(parts)} against {found.baseline.label}." if parts else ""
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def grid(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Scores: a row per variant."""
+    head = ["variant", "seeds", *(_heading(found, name) for name in found.columns())]
+    body = []
+    for v in found.variants:
+        own = found.scores[v.label]
+        cells = []
+        for name in found.columns():
+            if name not in own:
+                cells.append("")
+                continue
+            low, high = own[name].interval
+            cells.append(f"{number(own[name].value)} ({number(low)} to {number(high)})")
+        body.append([_named(found, v), str(len(v.seeds)), *cells])
+    return head, body
+
+
+def differences(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    """What each variant has more than the baseline, with corrected p."""
+    head = ["variant", *found.columns()]
+    body = []
+    for v in found.others:
+        cells = []
+        for name in found.columns():
+            d = found.scores[v.label][name].difference if name in found.scores[v.label] else None
+            if d is None:
+                cells.append("")
+                continue
+            p = f", p {chance(d.holm)}" if d.holm is not None else ""
+            mark = " *" if d.real else ""
+            cells.append(f"{number(d.value, signed=True)} ± {number(d.half)}{p}{mark}")
+        body.append([v.label, *cells])
+    return head, body
+
+
+def spending(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Costs and the two relative scores."""
+    head = ["variant", "to serve", "with optimiser", "step", "training", "TM printed", "TM steady"]
+    latency = any("latency_seconds" in v.cost for v in found.variants)
+    head += ["latency"] * latency + ["on the front of"]
+    body = []
+    for v in found.variants:
+        cells = [
+            size(v.cost["bytes_to_serve"]) if "bytes_to_serve" in v.cost else "",
+            size(v.cost["bytes_with_optimiser"]) if "bytes_with_optimiser" in v.cost else "",
+            seconds(v.cost["step_seconds"]) if "step_seconds" in v.cost else "",
+            seconds(v.cost["training_seconds"]) if "training_seconds" in v.cost else "",
+        ]
+        for form in ("printed", "steady"):
+            relative = found.relative(v, form)
+            cells.append("" if relative is None else number(relative))
+        if latency:
+            cells.append(seconds(v.cost["latency_seconds"]) if "latency_seconds" in v.cost else "")
+        cells.append(", ".join(AXES[a] for a, front in found.fronts.items() if v.label in front))
+        body.append([_named(found, v), *cells])
+    return head, body
+
+
+def _heading(found: Comparison, name: str) -> str:
+    return f"{name} ({found.metrics[name]})" if name in found.metrics else name
+
+
+def _named(found: Comparison, v: Variant) -> str:
+    return f"{v.label} (baseline)" if v is found.baseline and found.others else v.label
+
+
+FOOT = (
+    "In brackets and after ±: 95 % intervals over new seeds and new examples. p is corrected for "
+    "the comparisons of its column (Holm); * marks p < .05. TM: raw score x (baseline's time / "
+    "time) x (baseline's memory / memory)."
+)
+
+
+def markdown(found: Comparison) -> str:
+    said = verdict(found)
+    parts = [f"**{_plain(said.headline)}**", ""]
+    parts += [f"- {_plain(line)}" for line in (*said.tasks.values(), *said.costs)]
+    parts += ["", f"Scores on {found.split}:", "", _pipes(*grid(found)), ""]
+    if found.others:
+        against = _plain(found.baseline.label)
+        parts += [f"Differences from {against}:", "", _pipes(*differences(found)), ""]
+        parts += ["Costs:", "", _pipes(*spending(found)), ""]
+    parts += [FOOT.replace("*", r"\*"), ""]
+    parts += [f"- {_plain(note)}" for note in said.notes]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown takes as it is."""
+    for sign in "\\`*_<>|":
+        text = text.replace(sign, "\\" + sign)
+    return text
+
+
+def _pipes(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    rows = [head, ["---"] + ["---:"] * (len(head) - 1), *body]
+    return "\n".join(
+        f"| {' | '.join(cell if i == 1 else _plain(cell) for cell in row)} |"
+        for i, row in enumerate(rows)
+    )
+
+
+def show(found: Comparison) -> None:
+    """Verdict and tables, on standard output."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    said = verdict(found)
+    console.print(said.headline, style="bold", markup=False, highlight=False)
+    for line in said.lines()[1:]:
+        console.print(f"- {line}", markup=False, highlight=False)
+    tables = [(f"scores on {found.split}", grid(found))]
+    if found.others:
+        tables += [
+            (f"differences from {found.baseline.label}", differences(found)),
+            ("costs", spending(found)),
+        ]
+    for title, (head, body) in tables:
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+        for i, heading in enumerate(head):
+            table.add_column(heading, justify="left" if i == 0 else "right", overflow="fold")
+        for row in body:
+            table.add_row(*row)
+        console.print(table, markup=False)
+    console.print(FOOT, style="dim", markup=False, highlight=False)

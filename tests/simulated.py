@@ -1,0 +1,187 @@
+"""Run directories as training writes them, with answers drawn from a known truth."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from bough.cost import cost
+from bough.families import Shape
+from bough.plan import Plan
+from bough.recipe import Recipe
+from bough.rows import digest, load
+from bough.runs import Writer
+
+SHAPE = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
+NAMES = ("sst", "quora", "sts")
+WORDS = "old green slow bright tree bough leaf root film plot <b>bold</b> & \"quoted\" `x` |".split()
+
+
+def data(folder: Path, rows: int = 120) -> Path:
+    """Small files for a sentiment, a duplicate and a similarity task, texts full of traps."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+
+    def text() -> str:
+        return " ".join(rng.choice(WORDS, 6)) + "<script>alert(1)</script>" * (rng.random() < 0.2)
+
+    for split, many in (("train", 30), ("dev", rows)):
+        sst = [f"{text()}\t{i % 5}" for i in range(many)]
+        (folder / f"sst-{split}.tsv").write_text("\n".join(["text\tlabel", *sst]) + "\n")
+        quora = [f"{text()}\t{text()}\t{i % 2}" for i in range(many)]
+        (folder / f"quora-{split}.tsv").write_text("\n".join(["a\tb\tlabel", *quora]) + "\n")
+        sts = [f"{text()}\t{text()}\t{i % 26 / 5}" for i in range(many)]
+        (folder / f"sts-{split}.tsv").write_text("\n".join(["a\tb\tlabel", *sts]) + "\n")
+    return folder
+
+
+def recipe(folder: Path, plan: str, seed: int, **changes: Any) -> Recipe:
+    tasks: dict[str, Any] = {
+        "sst": {"kind": "classify", "text": "text"},
+        "quora": {"kind": "classify", "text": ["a", "b"]},
+        "sts": {"kind": "regress", "text": ["a", "b"], "range": [0, 5]},
+    }
+    chosen = changes.pop("tasks", NAMES)
+    for name in tasks:
+        tasks[name] |= {split: f"{name}-{split}.tsv" for split in ("train", "dev")}
+    made = {"plan": plan, "data": str(folder), "tasks": {n: tasks[n] for n in chosen}}
+    overrides = [f"{key}={value}" for key, value in changes.items()]
+    return Recipe.read(made | {"training": {"seed": seed}}, overrides)
+
+
+def run(
+    folder: Path,
+    told: Recipe,
+    skill: Mapping[str, float] | None = None,
+    *,
+    cosines: bool = False,
+    finished: bool = True,
+    steps: int = 200,
+) -> Path:
+    """A finished run. `skill` moves a task's answers towards the truth, by nothing else than it."""
+    writer = Writer(folder)
+    seed = told.training.seed
+    plan = Plan.parse(told.plan, tuple(told.tasks), SHAPE.layers)
+    rng = np.random.default_rng([seed, zlib.crc32(told.dump().encode())])
+    loaded = {n: load(n, t, root=told.root, policy="error") for n, t in told.tasks.items()}
+    tasks = {name: task for name, (task, _) in loaded.items()}
+    writer.write("recipe.yaml", told.dump())
+    writer.write("plan.txt", f"{plan}\n")
+    facts = {
+        name: {s: {"rows": len(r), "sha256": digest(r), "skipped": 0} for s, r in own.items()}
+        for name, (_, own) in loaded.items()
+    }
+    machine = {"python": "3.11", "system": "Linux x86_64", "processor": "Simulated <CPU>",
+               "cores": 2, "threads": 2, "memory": 2**33, "gpu": None,
+               "packages": {"bough": "0.1.0", "torch": "2.6"}, "data": facts}  # fmt: skip
+    writer.write_json("environment.json", machine)
+    outputs = {name: task.outputs for name, task in tasks.items()}
+    static = cost(plan, SHAPE, outputs)
+    pace = 0.2 * static.flops_together / 2e9 * float(np.exp(rng.normal() * 0.03))
+    _log(writer, list(tasks), rng, steps, plan, cosines)
+    if not finished:
+        writer.close()
+        return folder
+    scores: dict[str, Any] = {}
+    for name, (task, own) in loaded.items():
+        rows = own["dev"]
+        hard = np.random.default_rng(zlib.crc32(name.encode())).normal(size=len(rows))
+        taste = np.random.default_rng(zlib.crc32(f"{name} {plan.text}".encode())).normal(
+            size=len(rows)
+        )
+        ability = 0.8 + (skill or {}).get(name, 0.0) + 0.05 * rng.normal()
+        level = ability - hard + 0.2 * taste + 0.6 * rng.normal(size=len(rows))
+        truth = np.array(rows.labels)
+        lines: list[list[Any]] = []
+        if task.kind == "classify":
+            labels = task.labels or ()
+            p = np.full((len(rows), len(labels)), 0.0)
+            right = stats.norm.cdf(level * 1.2)
+            right = 0.05 + 0.9 * right
+            other = (truth + 1 + rng.integers(0, len(labels) - 1, len(rows))) % len(labels)
+            p[np.arange(len(rows)), truth.astype(int)] = right
+            p[np.arange(len(rows)), other] += 1 - right
+            said = p.argmax(1)
+            scores[name] = {"metric": "accuracy", "accuracy": float(np.mean(said == truth))}
+            lines = [
+                [i, labels[t], labels[s], *(f"{x:.6f}" for x in q)]
+                for i, t, s, q in zip(rows.ids, truth.astype(int), said, p, strict=True)
+            ]
+            header = ["id", "label", "predicted", *(f"p({label})" for label in labels)]
+        else:
+            said = np.clip(truth + rng.choice([-1, 1], len(rows)) * (1.5 - 0.5 * level), 0, 5)
+            scores[name] = {"metric": "pearson", "pearson": float(np.corrcoef(said, truth)[0, 1])}
+            lines = [[i, t, f"{s:.6f}"] for i, t, s in zip(rows.ids, truth, said, strict=True)]
+            header = ["id", "label", "predicted"]
+        writer.write_csv(f"predictions/{name}-dev.csv", header, lines)
+    told_cost = {
+        "training_seconds": pace * steps * 1.1, "step_seconds": pace, "peak_memory": 2**30,
+        "parameters": static.parameters, "learning_parameters": static.learning_parameters,
+        "parameters_per_task": static.task_parameters, "bytes_to_serve": static.bytes_to_serve,
+        "bytes_with_optimiser": 3 * static.bytes_to_serve,
+        "flops_per_example": static.flops_per_example, "tokens": steps * 3000,
+    }  # fmt: skip
+    writer.write_json("cost.json", told_cost)
+    model = {
+        "plan": plan.text,
+        "tasks": {
+            n: t.model_dump(mode="json", exclude={"train", "dev", "test"}) for n, t in tasks.items()
+        },
+        "shape": asdict(SHAPE),
+        "longest": 128,
+        "facts": {"encoder": "minilm", "saw_quora": True},
+    }
+    writer.write("model/config.json", json.dumps(model))
+    writer.write_json("scores.json", {"dev": {"tasks": scores}})
+    writer.close()
+    return folder
+
+
+def _log(
+    writer: Writer,
+    tasks: Sequence[str],
+    rng: np.random.Generator,
+    steps: int,
+    plan: Plan,
+    cosines: bool,
+) -> None:
+    shared = [p for p, names in plan.rows() if len(set(names)) < len(names)]
+    for step in range(20, steps + 1, 20):
+        fade = float(np.exp(-step / steps * 2))
+        entry: dict[str, Any] = {
+            "step": step, "phase": 0, "epoch": step / steps * 3,
+            "loss": {name: fade + 0.3 + 0.05 * float(rng.normal()) for name in tasks},
+            "lr": 5e-5, "gradient_norm": 1.0, "tokens": step * 3000, "seconds": step * 0.2,
+        }  # fmt: skip
+        if cosines:
+            entry["cosines"] = {
+                place: {
+                    f"{a}+{b}": float(np.clip(rng.normal(0.3 - 0.08 * i, 0.1), -1, 1))
+                    for j, a in enumerate(tasks)
+                    for b in tasks[j + 1 :]
+                }
+                for i, place in enumerate(shared)
+            }
+        writer.log(entry)
+        if step % (steps // 4 or 1) == 0:
+            metric = {"sst": "accuracy", "quora": "accuracy", "sts": "pearson"}
+            dev = {n: {"metric": metric[n], metric[n]: 0.8 - 0.5 * fade} for n in tasks}
+            writer.log({"step": step, "dev": {"tasks": dev}, "best": True})
+
+
+def survey(
+    folder: Path, plans: Sequence[str], seeds: int, rows: int = 120, **settings: Any
+) -> Path:
+    source = data(folder / "data", rows)
+    for plan in plans:
+        for seed in range(seeds):
+            name = f"{plan.replace(':', '-').replace(', ', '-')}-{seed}"
+            run(folder / "runs" / name, recipe(source, plan, seed), **settings)
+    return folder

@@ -1,0 +1,578 @@
+"""The server: what it accepts, what it refuses, and that it answers as the model does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from bough.cli import app as cli
+from bough.microbatch import Answers, Asked
+from bough.mistakes import Mistake
+from bough.model import MultiTaskModel, load
+from bough.server import Settings, build, serve
+from bough.wire import Limits
+
+from .serving import Server, ask, in_threads, model, same, served, some_texts
+
+JSON = {"content-type": "application/json"}
+ONE = {"texts": ["the old tree"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model().save(tmp_path_factory.mktemp("served") / "model")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with served(folder, "--threads", "2") as found:
+        yield found
+
+
+class Slow(MultiTaskModel):
+    """A model that takes its time."""
+
+    def answer(self, asked: Iterable[Asked]) -> Iterator[Answers]:
+        time.sleep(0.2)
+        return super().answer(asked)
+
+
+class Broken(MultiTaskModel):
+    def answer(self, asked: Iterable[Asked]) -> Iterator[Answers]:
+        raise RuntimeError("a fault of ours")
+
+
+@asynccontextmanager
+async def inside(made: MultiTaskModel, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """The app in this process."""
+    app = build(made, settings)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            yield client
+
+
+def run(
+    work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]],
+    made: MultiTaskModel | None = None,
+    **settings: Any,
+) -> None:
+    async def whole() -> None:
+        async with inside(made or model(), Settings(**settings)) as client:
+            await work(client)
+
+    asyncio.run(whole())
+
+
+def slow(kind: type[MultiTaskModel] = Slow) -> MultiTaskModel:
+    made = model()
+    return kind(made.network, made.tokenizer, made.longest)
+
+
+# Answers.
+
+
+def test_answers_are_the_models_own(folder: Path, server: Server) -> None:
+    texts = some_texts(60)
+    truth = load(folder).predict(texts)
+    with httpx.Client(base_url=server.url) as client:
+        found = ask(client, texts)
+        assert found.status_code == 200
+        assert found.headers["server-timing"].startswith("queue;dur=")
+        assert all(map(same, found.json()["answers"], truth))
+        pairs = [text for text in texts if not isinstance(text, str)]
+        some = ask(client, pairs, tasks=["near", "near"]).json()["answers"]
+        assert all(map(same, some, load(folder).predict(pairs, ["near"])))
+
+
+def test_many_clients_get_each_their_own_answers(folder: Path, server: Server) -> None:
+    texts = some_texts(400, seed=1)
+    truth = load(folder).predict(texts)
+
+    def client(number: int) -> None:
+        rng = random.Random(number)
+        with httpx.Client(base_url=server.url, timeout=30) as own:
+            for _ in range(12):
+                chosen = [rng.randrange(len(texts)) for _ in range(rng.choice((1, 1, 2, 7, 30)))]
+                found = ask(own, [texts[i] for i in chosen])
+                assert found.status_code == 200, found.text
+                answers = found.json()["answers"]
+                assert len(answers) == len(chosen)
+                assert all(same(a, truth[i]) for a, i in zip(answers, chosen, strict=True))
+
+    in_threads(24, client)
+
+
+def test_overload_is_answered_or_refused_and_never_fails(folder: Path) -> None:
+    texts = some_texts(16, seed=2)
+    truth = load(folder).predict(texts)
+    statuses: list[int] = []
+    options = ("--queue", "16", "--texts", "16", "--threads", "1", "--tokens", "8")
+    with served(folder, *options) as small:
+
+        def client(_: int) -> None:
+            with httpx.Client(base_url=small.url, timeout=30) as own:
+                for _ in range(6):
+                    found = ask(own, texts)
+                    statuses.append(found.status_code)
+                    if found.status_code == 200:
+                        assert all(map(same, found.json()["answers"], truth))
+                    else:
+                        assert int(found.headers["retry-after"]) >= 1
+                        assert found.json() == {
+                            "error": "the queue has no room for 16 more; try again later"
+                        }
+
+        in_threads(20, client)
+        with httpx.Client(base_url=small.url) as own:
+            assert ask(own, texts[:2]).status_code == 200  # and it is well afterwards
+            assert own.get("/ready").status_code == 200
+    assert set(statuses) == {200, 503}
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_ending_under_load_answers_what_was_accepted(folder: Path, name: str) -> None:
+    """Every request that was under way is answered; later ones find no server, or a closed door."""
+    texts = some_texts(40, seed=3)
+    truth = load(folder).predict(texts)
+    server = Server(folder, "--threads", "1", "--tokens", "8")
+    told = threading.Event()
+    moment = [0.0]
+    answered = [0] * 16
+    after = [0] * 16
+    lost: list[tuple[float, str]] = []
+
+    def client(number: int) -> None:
+        with httpx.Client(base_url=server.url, timeout=30) as own:
+            while True:
+                began = time.monotonic()
+                try:
+                    found = ask(own, texts)
+                except httpx.TransportError as error:
+                    lost.append((began, repr(error)))
+                    return
+                assert found.status_code == 200, found.text
+                assert all(map(same, found.json()["answers"], truth))
+                answered[number] += 1
+                after[number] += told.is_set()
+
+    def stop() -> None:
+        while min(answered) < 1:
+            time.sleep(0.01)
+        moment[0] = time.monotonic()
+        told.set()
+        server.process.send_signal(getattr(signal, name))
+
+    in_threads(17, lambda number: stop() if number == 16 else client(number))
+    code, out = server.end()
+    assert (code, out) == ((0, "") if name == "SIGTERM" else (130, "bough: interrupted\n"))
+    assert sum(after) > 0
+    # What was sent well before the signal had arrived, so none of it may be lost.
+    assert all(began > moment[0] - 0.05 for began, _ in lost), (moment, lost)
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        (b"", 400, "the body is not JSON (EOF while parsing a value at line 1 column 0)"),
+        (b"{'texts': 1}", 400, "the body is not JSON (key must be a string at line 1 column 2)"),
+        (b'"\xff\xfe"', 400, "the body is not JSON (invalid unicode code point at line 1 column 2)"),
+        (b"[" * 100_000, 400, "the body is not JSON (recursion limit exceeded at line 1"),
+        (b'["a"]', 422, "the body is a list of other things; expected an object like"),
+        (b"{}", 422, 'texts is missing; expected a list like {"texts": ["A fine film."]}'),
+        (b'{"texts": []}', 422, "texts is an empty list; expected a list like"),
+        (b'{"texts": "a tree"}', 422, "texts is a text; expected a list like"),
+        (b'{"text": ["a"]}', 422, "no key 'text' in a request (texts, tasks); did you mean 'texts'"),
+        (b'{"texts": [null]}', 422, "text 1 is null; expected a text, or a pair like"),
+        (b'{"texts": ["a", 1e400]}', 422, "text 2 is a number; expected a text, or a pair like"),
+        (b'{"texts": [["a"]]}', 422, "text 1 is a list of 1; expected a text, or a pair like"),
+        (b'{"texts": [["a", {}]]}', 422, "text 1 is a list of other things; expected a text"),
+        (b'{"texts": ["a", " \\n"]}', 422, "text 2 is empty; there is nothing to judge"),
+        (b'{"texts": [["a", ""]]}', 422, "text 1 is empty; there is nothing to judge"),
+        (b'{"texts": ["a"], "tasks": []}', 422, "tasks is an empty list; name tasks, or leave"),
+        (b'{"texts": ["a"], "tasks": "mood"}', 422, "tasks is a text; expected a list of names"),
+        (b'{"texts": ["a"], "tasks": ["moot"]}', 422, "no task 'moot' in this model (mood, same"),
+        (b'{"texts": ["a"], "tasks": ["same"]}', 422, "text 1: task 'same' judges a pair, this is"),
+        (b'{"texts": [["a", "b"]], "tasks": ["mood"]}', 422, "text 1: task 'mood' judges one text"),
+        (b'{"texts": ["aaaaaaaaaaaaaaaaaaaaa"]}', 422, "text 1 has 21 characters; at most 20 are"),
+        (b'{"texts": ["a", "a", "a", "a"]}', 422, "4 texts in one request; send at most 3 at"),
+        (b'{"texts": ["' + b"a" * 300_000 + b'"]}', 413, "the body is larger than 200,000 bytes;"),
+    ],
+)  # fmt: skip
+def test_refusals_say_what_is_wrong(body: bytes, status: int, sentence: str) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        found = await client.post("/predict", content=body, headers=JSON)
+        assert found.status_code == status
+        assert list(found.json()) == ["error"]
+        assert found.json()["error"].startswith(sentence)
+        assert len(found.json()["error"]) < 250
+        assert (await client.post("/predict", json=ONE)).status_code == 200
+
+    run(work, limits=Limits(body=200_000, texts=3, characters=20))
+
+
+def test_other_refusals() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        found = await client.post("/predict", content=b"{}", headers={"content-type": "text/plain"})
+        assert found.status_code == 415
+        assert found.json()["error"].endswith("send Content-Type: application/json")
+        assert (await client.post("/predict", content=b"{}")).status_code == 415
+        found = await client.get("/predict")
+        assert found.status_code == 405
+        assert found.headers["allow"] == "POST"
+        assert found.json() == {"error": "/predict does not take GET; see /docs"}
+        found = await client.get("/" + "x" * 500)
+        assert found.status_code == 404
+        assert len(found.json()["error"]) < 100
+        assert (await client.get("/page/../server.py")).status_code == 404
+        found = await client.post(
+            "/predict", content=b"x", headers=JSON | {"content-length": "9" * 30}
+        )
+        assert found.status_code == 413
+
+    run(work)
+
+
+def test_a_body_that_comes_in_parts_is_bounded() -> None:
+    sent = 0
+
+    async def parts() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 2**20
+            yield b"a" * 2**20
+
+    async def work(client: httpx.AsyncClient) -> None:
+        found = await client.post("/predict", content=parts(), headers=JSON)
+        assert found.status_code == 413
+
+    run(work)
+    assert sent <= 32 * 2**20
+
+
+def test_late_answers_are_given_up() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        found = await client.post("/predict", json=ONE)
+        assert found.status_code == 503
+        assert found.json() == {"error": "no answer within 0.05 s; try again later"}
+        assert int(found.headers["retry-after"]) >= 1
+
+    run(work, slow(), limits=Limits(timeout=0.05))
+
+
+def test_late_bodies_are_given_up() -> None:
+    async def never() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(5)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        found = await client.post("/predict", content=never(), headers=JSON)
+        assert found.status_code == 408
+
+    run(work, limits=Limits(timeout=0.05))
+
+
+def test_readiness_follows_the_queue() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.get("/ready")).json() == {"status": "ready"}
+        pair = {"texts": ["a", "b"]}
+        first = asyncio.create_task(client.post("/predict", json=pair))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(client.post("/predict", json=pair))
+        await asyncio.sleep(0.02)
+        assert (await client.get("/ready")).status_code == 503
+        assert (await client.get("/health")).status_code == 200
+        assert [(await first).status_code, (await second).status_code] == [200, 200]
+
+    run(work, slow(), limits=Limits(queue=2, texts=2))
+
+
+def test_a_fault_is_a_500_with_a_sentence_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        found = await client.post("/predict", json=ONE)
+        assert found.status_code == 500
+        assert found.json() == {"error": "the server failed; its log says more"}
+
+    run(work, slow(Broken))
+    assert "a fault of ours" in caplog.text
+
+
+# Keys, origins, headers, counts.
+
+
+def test_a_key_is_asked_for() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        for path in ("/tasks", "/metrics", "/plan.svg", "/openapi.json", "/nothing"):
+            found = await client.get(path)
+            assert found.status_code == 401, path
+            assert found.headers["www-authenticate"] == "Bearer"
+        for wrong in ("", "Bearer", "Bearer wrong", "Basic secret", "Bearer sécret"):
+            headers = {"authorization": wrong.encode()}
+            assert (await client.post("/predict", json=ONE, headers=headers)).status_code == 401
+        for right in ({"authorization": "bearer secret"}, {"x-api-key": "secret"}):
+            assert (await client.post("/predict", json=ONE, headers=right)).status_code == 200
+        for path in ("/", "/docs", "/page/page.js", "/health", "/ready"):
+            assert (await client.get(path)).status_code == 200
+        schema = (await client.get("/openapi.json", headers={"x-api-key": "secret"})).json()
+        assert schema["paths"]["/predict"]["post"]["security"] == [{"bearer": []}, {"header": []}]
+        assert "security" not in schema["paths"]["/health"]["get"]
+
+    run(work, key="secret")
+
+
+def test_the_key_comes_from_the_environment(folder: Path) -> None:
+    with served(folder, key="secret") as locked, httpx.Client(base_url=locked.url) as client:
+        assert client.get("/tasks").status_code == 401
+        assert client.get("/tasks", headers={"x-api-key": "secret"}).status_code == 200
+
+
+def test_other_sites_may_ask_only_when_named() -> None:
+    asking = {"origin": "https://one.example", "access-control-request-method": "POST"}
+
+    async def closed(client: httpx.AsyncClient) -> None:
+        found = await client.options("/predict", headers=asking)
+        assert found.status_code == 405
+        found = await client.post("/predict", json=ONE, headers=asking)
+        assert not [name for name in found.headers if name.startswith("access-control")]
+
+    async def named(client: httpx.AsyncClient) -> None:
+        found = await client.options("/predict", headers=asking)
+        assert found.headers["access-control-allow-origin"] == "https://one.example"
+        found = await client.options("/predict", headers=asking | {"origin": "https://two.example"})
+        assert found.status_code == 400
+
+    run(closed)
+    run(named, origins=("https://one.example",), key="secret")
+
+
+def test_the_page_comes_without_outside_help() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        page = await client.get("/")
+        policy = page.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';")
+        assert "unsafe" not in policy
+        assert page.headers["x-content-type-options"] == "nosniff"
+        for path in (
+            "/",
+            "/docs",
+            "/page/page.js",
+            "/page/common.js",
+            "/page/docs.js",
+            "/page/style.css",
+        ):
+            found = await client.get(path)
+            assert found.status_code == 200
+            assert "://" not in found.text, path
+            assert "innerHTML" not in found.text, path
+        assert (await client.get("/plan.svg")).headers["content-type"] == "image/svg+xml"
+
+    run(work)
+
+
+def test_counts() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        await client.post("/predict", json={"texts": ["a", ["b", "c"]]})
+        await client.post("/predict", content=b"{", headers=JSON)
+        for path in ("/one", "/two", "/three"):
+            await client.get(path)
+        found = await client.get("/metrics")
+        assert found.headers["content-type"].startswith("text/plain")
+        lines = found.text.splitlines()
+        assert 'bough_requests_total{path="/predict",status="200"} 1' in lines
+        assert 'bough_requests_total{path="/predict",status="400"} 1' in lines
+        assert 'bough_requests_total{path="none",status="404"} 3' in lines
+        assert "bough_request_seconds_count 2" in lines
+        assert "bough_pass_texts_sum 2.000000" in lines
+        names = {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
+        assert all(name.startswith("bough_") for name in names)
+
+    run(work)
+
+
+def test_tasks_tell_what_is_computed_once() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        told = (await client.get("/tasks")).json()
+        assert told["plan"] == "split@1, feed:mood>same"
+        assert told["tasks"]["near"] == {
+            "kind": "regress", "texts": 2, "range": [0, 5], "reads": [],
+        }  # fmt: skip
+        assert told["tasks"]["same"]["reads"] == ["mood"]
+        assert told["work"]["text"][0] == {
+            "tasks": ["mood"],
+            "steps": 4,
+            "alone": 4,
+            "parts": [{"tasks": ["mood"], "places": ["embeddings", "layer 1-2", "pooler"]}],
+        }
+        # The joint task and what it reads; the twin task goes its own way, text by text.
+        joint, twin = told["work"]["pair"]
+        assert joint["parts"][0] == {"tasks": ["mood", "same"], "places": ["embeddings", "layer 1"]}
+        assert (joint["steps"], twin["tasks"], twin["steps"]) == (6, ["near"], 4)
+        assert told["examples"] == ["mine", ["one", "two"]]
+
+    run(work, model("split@1, feed:mood>same", examples=["mine", ("one", "two")]))
+
+
+# Whatever comes.
+
+
+def wild_bodies(count: int, seed: int = 0) -> Iterator[bytes]:
+    """Bodies that nobody should send: huge, nested, of wrong types, broken, or just strange."""
+    rng = random.Random(seed)
+    words = [
+        "",
+        " ",
+        "tree",
+        "\x00\x01\x1b",
+        "\u202e\ufeff",
+        "𝕏" * 9,
+        "\ud800",
+        "a" * 5000,
+        "é" * 30,
+    ]
+    numbers = [0, -1, 1e308, 10**400, 2**63, 0.1, True, False, None]
+
+    def thing(depth: int) -> Any:
+        kind = rng.randrange(6 if depth else 2)
+        if kind == 0:
+            return rng.choice(words)
+        if kind == 1:
+            return rng.choice(numbers)
+        if kind == 2:
+            return [rng.choice(words), rng.choice(words)]
+        if kind == 3:
+            return {rng.choice(words): thing(depth - 1) for _ in range(rng.randrange(3))}
+        return [thing(depth - 1) for _ in range(rng.randrange(4))]
+
+    def whole() -> bytes:
+        body = {"texts": thing(3)}
+        if rng.random() < 0.3:
+            body["tasks"] = thing(2) if rng.random() < 0.7 else ["mood", "near"]
+        return json.dumps(body, ensure_ascii=rng.random() < 0.5).encode(errors="surrogatepass")
+
+    def broken() -> bytes:
+        body = bytearray(whole())
+        for _ in range(rng.randrange(1, 6)):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        return bytes(body[: rng.randrange(1, len(body) + 1)])
+
+    strange = [
+        lambda: b'{"texts": ["' + b"a" * 2**20 + b'"]}',
+        lambda: b'{"texts": ["' + b"a" * (5 * 2**20) + b'"]}',
+        lambda: b'{"texts": ' + b"[" * 50_000,
+        lambda: b'{"a":' * 20_000,
+        lambda: b'{"texts": [' + b'"a",' * 400 + b'"a"]}',
+        lambda: b"9" * 100_000,
+        lambda: rng.randbytes(rng.randrange(2000)),
+        lambda: b'{"texts": ["\\u0000\\u0007 tree \\ud83d\\ude00"]}',
+        lambda: b'{"texts": ["tree"], "texts": ["old"]}',
+        lambda: b"",
+    ]
+    for number in range(count):
+        if number % 10 == 0:
+            yield strange[number // 10 % len(strange)]()
+        else:
+            yield whole() if number % 2 else broken()
+
+
+def test_wild_bodies_are_answered_or_refused_and_leave_nothing_behind() -> None:
+    process = psutil.Process(os.getpid())
+
+    async def work(client: httpx.AsyncClient) -> None:
+        seen: dict[int, int] = {}
+        before = 0
+        for number, body in enumerate(wild_bodies(2000)):
+            found = await client.post("/predict", content=body, headers=JSON)
+            seen[found.status_code] = seen.get(found.status_code, 0) + 1
+            assert found.status_code in (200, 400, 413, 422), (body[:200], found.text)
+            if number == 400:
+                before = process.memory_info().rss
+        assert set(seen) == {200, 400, 413, 422}
+        assert min(seen.values()) >= 15, seen
+        assert process.memory_info().rss - before < 40 * 2**20
+        found = await client.post("/predict", json=ONE)
+        assert same(found.json()["answers"][0], model().predict("the old tree"))
+
+    run(work)
+
+
+def test_the_schema_is_true(server: Server, tmp_path: Path) -> None:
+    """schemathesis makes bodies inside and outside the schema, and holds the server to it."""
+    command = [
+        sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()",
+        "run", f"{server.url}/openapi.json", "--checks", "all", "--max-examples", "30",
+        "--generation-deterministic", "--no-color",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert "Tested: 5" in done.stdout
+
+
+def test_hostile_connections_do_not_stop_the_others(server: Server) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    lines = [
+        b"\x00" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\ncontent-length: -5\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        b"content-length: 100\r\n\r\n{",  # and goes away
+        b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 200_000 + b"\r\n\r\n",
+    ]
+    for line in lines:
+        with socket.create_connection((host, int(port)), timeout=5) as raw:
+            raw.sendall(line)
+            raw.shutdown(socket.SHUT_WR)
+            try:
+                head = raw.recv(100)
+            except ConnectionResetError:
+                head = b""
+            assert head[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 431", b"HTTP/1.1 505"), line[:50]
+    with httpx.Client(base_url=server.url) as client:
+        assert client.post("/predict", json=ONE).status_code == 200
+
+
+# Mistakes of who starts it.
+
+
+def test_mistakes_at_the_start(folder: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Mistake, match=rf"cannot listen on 127.0.0.1:{port} \(Address already"):
+            serve(folder, Settings(), "127.0.0.1", port, "cpu")
+    with pytest.raises(Mistake, match="cannot listen on nowhere.invalid:0"):
+        serve(folder, Settings(), "nowhere.invalid", 0, "cpu")
+    with pytest.raises(Mistake, match="no model there"):
+        serve(tmp_path, Settings(), "127.0.0.1", 0, "cpu")
+    found = CliRunner().invoke(cli, ["serve", str(folder), "--queue", "10"])
+    assert isinstance(found.exception, Mistake)
+    assert "a queue of 10 texts cannot hold one request of 256" in str(found.exception)
+    with pytest.raises(Mistake, match="the limit of timeout is 0"):
+        Limits(timeout=0)
+
+
+def test_a_model_without_numbers_is_not_served(tmp_path: Path) -> None:
+    broken = model()
+    broken.network.cells["head/mood"].output.bias.data.fill_(float("nan"))  # type: ignore[union-attr]
+    with pytest.raises(Mistake, match="task 'mood' answers nan"):
+        serve(broken.save(tmp_path), Settings(), "127.0.0.1", 0, "cpu")
