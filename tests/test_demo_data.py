@@ -133,6 +133,13 @@ def test_train_never_uses_what_is_kept_for_dev() -> None:
     assert any("Krakow" in text for text in texts("questions", "dev"))
 
 
+def test_all_ways_to_ask_a_question_name_the_same_things() -> None:
+    for family in grammar.read("questions-daily.txt", "questions-world.txt"):
+        for name, lines in family.sections.items():
+            assert len({frozenset(line.slots) for line in lines}) == 1, (family.name, name)
+            assert not {"directed", "symmetric"} <= family.marks
+
+
 def test_hand_written_lines_are_many() -> None:
     for name in TASKS:
         assert (

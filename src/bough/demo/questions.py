@@ -64,7 +64,7 @@ def _pair(rng: Random, family: Family, split: Split, label: str) -> tuple[str, s
             exchange(other)
         elif kind != "matter" or lines is family.sections[asked]:
             for _ in range(2 if kind == "both" else 1):
-                _change(rng, family, split, other, line)
+                _change(rng, family, split, other, line, meaning)
     # Keeping the line makes the words alike, taking another makes them differ.
     rest = [item for item in usable(lines, split) if item != line]
     if line in lines and (not rest or rng.random() < (0.4 if label == "same" else 0.3)):
@@ -73,11 +73,14 @@ def _pair(rng: Random, family: Family, split: Split, label: str) -> tuple[str, s
     return tidy(fill(rng, line.text, meaning)), tidy(fill(rng, second.text, other))
 
 
-def _change(rng: Random, family: Family, split: Split, meaning: Meaning, line: Line) -> None:
-    """Put another concept into one slot of the line."""
+def _change(
+    rng: Random, family: Family, split: Split, meaning: Meaning, line: Line, first: Meaning
+) -> None:
+    """Put a concept into one slot of the line that neither question has had so far."""
     free: dict[str, list[Concept]] = {}
+    had = [*meaning.values(), *first.values()]
     for name in line.slots:
-        others = [item for item in family.slot(name).concepts if item not in meaning.values()]
+        others = [item for item in family.slot(name).concepts if item not in had]
         if usable(others, split):
             free[name] = others
     if free:
