@@ -64,7 +64,10 @@ def draw(train: Mapping[str, rows.Rows], steps: int, batch: int, group: int, see
     per_task = {}
     for name, own in train.items():
         order = np.concatenate(
-            [rng.permutation(len(own)) for _ in range(1 + steps * max(batch, batch * group) // len(own))]
+            [
+                rng.permutation(len(own))
+                for _ in range(1 + steps * max(batch, batch * group) // len(own))
+            ]
         )
         if group > 1:
             size = np.array([sum(map(len, text)) for text in own.texts])
@@ -150,7 +153,9 @@ def ratio(times: Mapping[str, Sequence[float]], base: str, name: str) -> float:
     return statistics.median(b / t for b, t in zip(times[base], times[name], strict=True))
 
 
-def matrix_speed(rows_: int = 2048, inner: int = 384, outer: int = 1536, seconds: float = 2.0) -> float:
+def matrix_speed(
+    rows_: int = 2048, inner: int = 384, outer: int = 1536, seconds: float = 2.0
+) -> float:
     """The best speed of single-precision matrix products on this machine, now, in FLOP/s."""
     a, b = torch.randn(rows_, inner), torch.randn(inner, outer)
     best, end = 0.0, time.perf_counter() + seconds

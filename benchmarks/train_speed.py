@@ -15,8 +15,8 @@ import subprocess
 import sys
 
 import numpy as np
-import peer
 
+import peer
 from bough.batches import Examples
 from bough.encoder import load
 from bough.measure import peak_memory
@@ -25,7 +25,9 @@ from bough.recipe import Training
 from bough.step import Stepper
 
 
-def bough_stepper(tasks, examples, pretrained, dropout: float, plan: str = "full", **training) -> Stepper:
+def bough_stepper(
+    tasks, examples, pretrained, dropout: float, plan: str = "full", **training
+) -> Stepper:
     network = Network.pretrained(plan_of(plan, tasks, pretrained.shape), tasks, pretrained, seed=0)
     settings = Training(lr=2e-5, dropout=dropout, clip=None, **training)
     return Stepper(network, examples, settings, dict.fromkeys(tasks, 1.0), seed=[0])
@@ -35,7 +37,10 @@ def setting(args) -> tuple:
     recipe = peer.real_or_embedded()
     tasks, train = peer.load_rows(recipe)
     # The peer reads the bare [CLS] state, so bough does here, too.
-    tasks = {n: t.model_copy(update={"pooling": "cls", "dropout": args.dropout}) for n, t in tasks.items()}
+    tasks = {
+        n: t.model_copy(update={"pooling": "cls", "dropout": args.dropout})
+        for n, t in tasks.items()
+    }
     pretrained = load("minilm")
     examples = {
         n: Examples.of(tasks[n], own, pretrained.tokenizer, 512) for n, own in train.items()
@@ -52,7 +57,16 @@ def forward_flops(lengths: np.ndarray, shape) -> float:
 
 def memory_of(side: str, args) -> int:
     """Peak memory of a process that runs one side only."""
-    command = [sys.executable, __file__, "--alone", side, "--batch", str(args.batch), "--dropout", str(args.dropout)]
+    command = [
+        sys.executable,
+        __file__,
+        "--alone",
+        side,
+        "--batch",
+        str(args.batch),
+        "--dropout",
+        str(args.dropout),
+    ]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return int(out.split()[-1])
 
@@ -77,7 +91,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--alone", choices=["bough", "transformers", "nothing"], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--alone", choices=["bough", "transformers", "nothing"], help=argparse.SUPPRESS
+    )
     args = parser.parse_args()
     if args.alone:
         alone(args)
@@ -89,7 +105,10 @@ def main() -> None:
     stepper = bough_stepper(tasks, examples, pretrained, args.dropout)
 
     def tokens(batches):
-        return [sum(int(examples[n].lengths[w].sum()) for n, w in chosen.items()) / 1000 for chosen in batches]
+        return [
+            sum(int(examples[n].lengths[w].sum()) for n, w in chosen.items()) / 1000
+            for chosen in batches
+        ]
 
     variants = {
         "transformers": lambda i: hf.step(train, plain[i]),
@@ -101,14 +120,19 @@ def main() -> None:
     speed = peer.matrix_speed()
     times = peer.interleave(variants, work, args.rounds)
     speed = max(speed, peer.matrix_speed())
-    print(f"\nmatrix products: {speed / 1e9:.0f} GFLOP/s; {args.rounds} rounds, batch {args.batch} of each of {len(tasks)} tasks, dropout {args.dropout:g}\n")
+    print(
+        f"\nmatrix products: {speed / 1e9:.0f} GFLOP/s; {args.rounds} rounds, batch {args.batch} of each of {len(tasks)} tasks, dropout {args.dropout:g}\n"
+    )
     print(f"{'':24}{'x transformers':>15}{'x grouped':>11}{'tokens/s':>10}{'of matrix speed':>17}")
     for name in variants:
         batches = grouped if "grouped" in name else plain
         shares = []
         for i, seconds in enumerate(times[name]):
             chosen = batches[i + 2]
-            flops = 3 * sum(forward_flops(examples[n].lengths[w].astype(float), pretrained.shape) for n, w in chosen.items())
+            flops = 3 * sum(
+                forward_flops(examples[n].lengths[w].astype(float), pretrained.shape)
+                for n, w in chosen.items()
+            )
             shares.append(flops / (seconds * work[name][i + 2]) / speed)
         per_second = 1000 / statistics.median(times[name])
         print(

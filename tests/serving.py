@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import random
 import subprocess
@@ -10,8 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-import httpx
+from typing import Any, NamedTuple
 
 from bough.model import Answer, MultiTaskModel, Text
 
@@ -94,9 +95,38 @@ def served(folder: Path, *options: str, key: str | None = None) -> Iterator[Serv
     assert out == "", out
 
 
-def ask(client: httpx.Client, texts: Sequence[Text], **more: object) -> httpx.Response:
-    body = {"texts": [list(t) if isinstance(t, tuple) else t for t in texts], **more}
-    return client.post("/predict", json=body)
+class Client:
+    """One connection, as thin as can be: many of them must fit beside a server."""
+
+    def __init__(self, url: str, **headers: str):
+        host, port = url.removeprefix("http://").split(":")
+        self.connection = http.client.HTTPConnection(host, int(port), timeout=60)
+        self.headers = {"content-type": "application/json"} | headers
+
+    def ask(self, texts: Sequence[Text], **more: object) -> Told:
+        """All errors of the connection are OSErrors, or HTTPExceptions of the library."""
+        return self.post({"texts": [list(t) if isinstance(t, tuple) else t for t in texts], **more})
+
+    def post(self, body: object) -> Told:
+        self.connection.request("POST", "/predict", json.dumps(body), self.headers)
+        return self._told()
+
+    def get(self, path: str) -> Told:
+        self.connection.request("GET", path, headers=self.headers)
+        return self._told()
+
+    def _told(self) -> Told:
+        response = self.connection.getresponse()
+        return Told(response.status, json.loads(response.read()), dict(response.headers))
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Told(NamedTuple):
+    status: int
+    json: Any
+    headers: dict[str, str]
 
 
 def in_threads(count: int, work: object) -> None:

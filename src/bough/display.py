@@ -131,7 +131,8 @@ class Panel:
             self.bar,
             total=moment.steps,
             completed=moment.step,
-            description=f"epoch {moment.epoch:.2f}{moment.phase}  {moment.tokens_per_second:,.0f} tokens/s",
+            description=f"epoch {moment.epoch:.2f}{moment.phase}  "
+            f"{moment.tokens_per_second:,.0f} tokens/s",
         )
         self.live.update(Group(table, self.progress))
 

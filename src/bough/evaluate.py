@@ -96,13 +96,13 @@ def interval(
     name, n = task.metric_name, len(truth)
     if name == "accuracy":
         right = int(np.sum(predicted == truth))
-        found = stats.binomtest(right, n).proportion_ci(level, method="wilson")
-        return float(found.low), float(found.high)
+        low, high = stats.binomtest(right, n).proportion_ci(level, method="wilson")
+        return float(low), float(high)
     if name == "pearson":
         if n < 4 or np.ptp(predicted) == 0 or np.ptp(truth) == 0:
             return -1.0, 1.0
-        found = stats.pearsonr(predicted, truth).confidence_interval(level)
-        return float(found.low), float(found.high)
+        low, high = stats.pearsonr(predicted, truth).confidence_interval(level)
+        return float(low), float(high)
     rng = np.random.default_rng(0)
     draws = rng.integers(0, n, (500, n))
     scores = [metrics(task, predicted[d], truth[d])[name] for d in draws]
@@ -110,8 +110,12 @@ def interval(
     return float(low), float(high)
 
 
-def score(tasks: Mapping[str, Task], examples: Mapping[str, Examples],
-          predictions: Mapping[str, Predictions], intervals: bool = False) -> dict[str, Any]:  # fmt: skip
+def score(
+    tasks: Mapping[str, Task],
+    examples: Mapping[str, Examples],
+    predictions: Mapping[str, Predictions],
+    intervals: bool = False,
+) -> dict[str, Any]:
     """The scores of one split: per task, and both aggregates."""
     per_task: dict[str, dict[str, Any]] = {}
     for name, own in examples.items():

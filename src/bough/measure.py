@@ -24,7 +24,7 @@ def peak_memory() -> int:
     try:
         import resource
     except ImportError:  # Windows
-        return int(psutil.Process().memory_info().peak_wset)
+        return int(psutil.Process().memory_info().peak_wset)  # type: ignore[attr-defined]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) if sys.platform == "darwin" else int(peak) * 1024
 

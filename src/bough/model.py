@@ -1,7 +1,7 @@
-"""MultiTaskModel: the network with its tokenizer, answering in labels; saved and loaded as a folder.
+"""MultiTaskModel: the network with its tokenizer, answering in labels; saved and loaded.
 
-The folder stands alone: `config.json` (plan, tasks, shape), `model.safetensors` (every weight once),
-`tokenizer.json` and a card.
+Its folder stands alone: `config.json` (plan, tasks, shape), `model.safetensors` (every weight
+once), `tokenizer.json` and a card.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class MultiTaskModel:
 
     # Answers.
 
-    @overload
-    def predict(
+    @overload  # a text is a sequence of texts to the type checker, too
+    def predict(  # type: ignore[overload-overlap]
         self, texts: Text, tasks: Sequence[str] | str | None = None
     ) -> dict[str, Answer]: ...
     @overload

@@ -28,7 +28,7 @@ class Run:
     folder: Path
 
     @classmethod
-    def open(cls, folder: str | Path) -> Run:
+    def open(cls, folder: str | os.PathLike[str]) -> Run:
         path = Path(folder).expanduser()
         if not path.is_dir():
             raise Mistake(f"{path}: no such run directory")

@@ -35,7 +35,7 @@ from bough.rows import Rows
 from bough.runs import Run, Writer
 from bough.states import States
 from bough.step import NotFiniteError, Step, Stepper
-from bough.tasks import Task
+from bough.tasks import SPLITS, Task
 
 
 SPARSE = 0.5  # passes over the smallest set, below which keeping states is not worth its pass
@@ -72,6 +72,20 @@ class Data:
         return [part.report() for part in every if part.skipped] + [
             note for part in every for note in part.notes
         ]
+
+    def digests(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """What the rows are known by: task -> split -> sizes and sha256."""
+        return {
+            name: {
+                split: {
+                    "rows": len(part),
+                    "sha256": rows.digest(part),
+                    "skipped": len(part.skipped),
+                }
+                for split, part in own.items()
+            }
+            for name, own in self.rows.items()
+        }
 
     def examples(self, split: str, model: MultiTaskModel) -> dict[str, Examples]:
         return {
@@ -124,8 +138,8 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
 def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
     """Scores of a run's best model on one of its recipe's splits, with intervals."""
     run = Run.open(folder)
-    if split not in rows.SPLITS:
-        raise Mistake(f"--split {split!r}: expected {', '.join(rows.SPLITS)}")
+    if split not in SPLITS:
+        raise Mistake(f"--split {split!r}: expected {', '.join(SPLITS)}")
     data = Data.gather(Recipe.read(run.recipe_file), [split])
     model = load(run.folder)
     examples = {n: e for n, e in data.examples(split, model).items() if e.targets is not None}
@@ -233,9 +247,8 @@ class Trainer:
     def _begin(self) -> None:
         self.writer.write("recipe.yaml", self.recipe.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
-        data = {n: {s: {"rows": len(r), "sha256": rows.digest(r), "skipped": len(r.skipped)} for s, r in own.items()}
-                for n, own in self.data.rows.items()}  # fmt: skip
-        self.writer.write_json("environment.json", {**measure.environment(), "data": data})
+        told = {**measure.environment(), "data": self.data.digests()}
+        self.writer.write_json("environment.json", told)
         self.writer.run.model.mkdir(exist_ok=True)
         self.model.save_words(self.writer.run.model)
 
@@ -282,7 +295,9 @@ class Trainer:
         """With the states of what is frozen, where that saves work."""
         states = States(self.network)
         seen = self.steps * self.training.batch
-        if not (states.worth and self.training.keep_states) or seen < SPARSE * min(map(len, examples.values())):
+        if not (states.worth and self.training.keep_states) or seen < SPARSE * min(
+            map(len, examples.values())
+        ):
             return examples
         self.display.say("the trunk's fixed part is computed once for each text")
         return {name: states.of(name, own) for name, own in examples.items()}

@@ -9,11 +9,12 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text as Markup
 
 from bough import demo
 from bough.display import Display, for_terminal
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel, load
+from bough.model import Answer, MultiTaskModel, Text, load
 from bough.recipe import Recipe
 from bough.runs import Run
 from bough.train import train
@@ -77,12 +78,18 @@ def _table(console: Console, runs: dict[str, Run]) -> None:
 
 
 def _answers(console: Console, model: MultiTaskModel) -> None:
-    for text in demo.SAMPLES:
-        found = model.predict(text)
-        shown = text if isinstance(text, str) else "  |  ".join(text)
-        answers = ", ".join(
-            f"{task} [bold]{a.label}[/] {a.score:.2f}" if a.value is None
-            else f"{task} [bold]{a.value:.1f}[/] of 5"
-            for task, a in found.items()
-        )  # fmt: skip
-        console.print(f"  {shown}\n    -> {answers}")
+    """Fresh sentences; a pair is answered by both tasks on pairs, from one pass of the encoder."""
+    texts = [text for own in demo.SAMPLES.values() for text in own]
+    table = Table(box=SIMPLE_HEAD, title="what it says about new sentences", title_justify="left")
+    for heading in ("", *model.tasks):
+        table.add_column(heading)
+    asked: list[Text] = [text[0] if len(text) == 1 else (text[0], text[1]) for text in texts]
+    for text, found in zip(texts, model.predict(asked), strict=True):
+        table.add_row(Markup("\n".join(text)), *(_shown(found.get(task)) for task in model.tasks))
+    console.print(table)
+
+
+def _shown(answer: Answer | None) -> str:
+    if answer is None:
+        return ""
+    return f"{answer.value:.1f}" if answer.value is not None else f"{answer.label} {answer.score:.2f}"

@@ -1,0 +1,147 @@
+"""What a plan costs in time: training steps and answers under different plans, in turn.
+
+    python benchmarks/plan_speed.py [--rounds 6]
+
+Prints step times relative to `full` on the same batch (split@3, separate, pal:64, PCGrad, 32 tasks),
+how much faster all three tasks are answered under `full` than by three models, and how much faster an
+epoch of a frozen probe is on kept states.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import peer
+from bough.batches import Examples, collate
+from bough.states import States
+from bough.step import Stepper
+from train_speed import bough_stepper, setting
+
+
+def median_ratio(times: dict[str, list[float]], name: str, base: str) -> float:
+    return statistics.median(t / b for t, b in zip(times[name], times[base], strict=True))
+
+
+def many_tasks(tasks, examples, chosen, count: int):
+    """The same examples dealt to `count` tasks: copies of the three, each with a share of them."""
+    kinds = list(tasks)
+    names = [f"{kinds[i % 3]}{i // 3}" for i in range(count)]
+    shares = {kind: [n for n in names if n.startswith(kind)] for kind in kinds}
+    new_tasks = {name: tasks[kind] for kind in kinds for name in shares[kind]}
+    new_examples = {name: examples[kind] for kind in kinds for name in shares[kind]}
+    parts = [
+        {
+            name: part
+            for kind in kinds
+            for name, part in zip(
+                shares[kind], np.array_split(batch[kind], len(shares[kind])), strict=True
+            )
+            if len(part)
+        }
+        for batch in chosen
+    ]
+    return new_tasks, new_examples, parts
+
+
+def training(args, tasks, examples, pretrained, batches) -> None:
+    steppers: dict[str, Stepper] = {
+        "full": bough_stepper(tasks, examples, pretrained, 0.1),
+        "split@3": bough_stepper(tasks, examples, pretrained, 0.1, "split@3"),
+        "separate": bough_stepper(tasks, examples, pretrained, 0.1, "separate"),
+        "pal:64": bough_stepper(tasks, examples, pretrained, 0.1, "pal:64"),
+        "lora:8": bough_stepper(tasks, examples, pretrained, 0.1, "lora:8"),
+        "full, pcgrad": bough_stepper(tasks, examples, pretrained, 0.1, combine="pcgrad"),
+    }
+    variants = {n: (lambda i, s=s: s.step([batches[i]], 2e-5)) for n, s in steppers.items()}
+    more, more_examples, parts = many_tasks(tasks, examples, batches, 32)
+    thirty_two = bough_stepper(more, more_examples, pretrained, 0.1)
+    variants["full, 32 tasks"] = lambda i: thirty_two.step([parts[i]], 2e-5)
+    ones = {name: [1.0] * len(batches) for name in variants}
+    times = peer.interleave(variants, ones, args.rounds)
+    print("\ntraining step, times that of `full` on the same batch")
+    for name in variants:
+        print(f"  {name:16}{median_ratio(times, name, 'full'):6.2f}")
+
+
+def answering(args, tasks, examples, pretrained) -> None:
+    """All tasks on the same sequences: pairs of STS, which every task is asked about."""
+    import torch
+
+    from bough.network import Network, plan_of
+
+    joint = dict.fromkeys(tasks, tasks["sts" if "sts" in tasks else "similarity"])
+    own = examples["sts" if "sts" in tasks else "similarity"]
+    numbers = np.arange(256)
+    batch = collate({"x": own}, {"x": numbers})
+    seats = dict.fromkeys(joint, batch.seats["x"])
+
+    def network(plan: str, names) -> Network:
+        chosen = {n: joint[n] for n in names}
+        return Network.pretrained(plan_of(plan, chosen, pretrained.shape), chosen, pretrained, 0)
+
+    together = {plan: network(plan, joint) for plan in ("full", "split@3", "separate")}
+    alone = {name: network("full", [name]) for name in joint}
+
+    @torch.inference_mode()
+    def three(i: int) -> None:
+        for name, model in alone.items():
+            model(batch.pack, {name: seats[name]})
+
+    @torch.inference_mode()
+    def one(model: Network) -> None:
+        model(batch.pack, seats)
+
+    variants = {"three models": three} | {p: (lambda i, m=m: one(m)) for p, m in together.items()}
+    ones = {name: [1.0] * (args.rounds + 2) for name in variants}
+    times = peer.interleave(variants, ones, args.rounds)
+    print("\nall three tasks answered, times as fast as three models of bough's own")
+    for name in variants:
+        print(f"  {name:16}{peer.ratio(times, 'three models', name):6.2f}")
+
+
+def kept_states(args, tasks, examples, pretrained) -> None:
+    """An epoch of a frozen probe over 1,000 rows of each task, with and without kept states."""
+    few = {
+        n: Examples(e.sequences, e.seats[:1000], e.targets[:1000], 0) for n, e in examples.items()
+    }
+    plain = bough_stepper(tasks, few, pretrained, 0.1, "frozen")
+    with tempfile.TemporaryDirectory() as folder:
+        states = States(plain.network, Path(folder))
+        kept = {n: states.of(n, e) for n, e in few.items()}
+    probe = bough_stepper(tasks, kept, pretrained, 0.1, "frozen")
+    order = np.random.default_rng(0).permutation(1000)
+    epoch = [dict.fromkeys(few, order[i : i + 32]) for i in range(0, 1000, 32)]
+
+    def run(stepper: Stepper) -> None:
+        for chosen in epoch:
+            stepper.step([chosen], 1e-3)
+
+    variants = {"without": lambda i: run(plain), "kept": lambda i: run(probe)}
+    times = peer.interleave(variants, {n: [1.0] * 4 for n in variants}, rounds=2, warmup=1)
+    print(
+        f"\nepoch of a frozen probe on kept states: {peer.ratio(times, 'without', 'kept'):.0f} x as fast"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    args = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    tasks, train, pretrained, examples = setting(args)
+    batches = peer.draw(train, args.rounds + 2, args.batch, 0)
+    answering(args, tasks, examples, pretrained)
+    kept_states(args, tasks, examples, pretrained)
+    training(args, tasks, examples, pretrained, batches)
+
+
+if __name__ == "__main__":
+    main()
