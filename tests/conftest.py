@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -14,6 +16,14 @@ from . import tiny
 def _one_thread() -> None:
     """Small products are faster, and the same everywhere, on one thread."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test finds or leaves states in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BOUGH_CACHE", str(tmp_path_factory.mktemp("states")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -42,9 +42,7 @@ def encoder(folder: Path, layers: int = 2, width: int = 32) -> Path:
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     vocabulary = tokenizer.get_vocab_size()
-    shape = Shape(
-        "bert", width, layers, 4, 2 * width, vocabulary, 64, 2, width, 0, "gelu", 1e-12
-    )
+    shape = Shape("bert", width, layers, 4, 2 * width, vocabulary, 64, 2, width, 0, "gelu", 1e-12)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps(shape.config()), encoding="utf-8")

@@ -92,7 +92,8 @@ def served(folder: Path, *options: str, key: str | None = None) -> Iterator[Serv
     finally:
         code, out = server.end()
     assert code == 0, out
-    assert out == "", out
+    assert "Traceback" not in out, out
+    assert "ERROR" not in out, out
 
 
 class Client:

@@ -21,7 +21,7 @@ from bough.runs import Writer
 
 SHAPE = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
 NAMES = ("sst", "quora", "sts")
-WORDS = "old green slow bright tree bough leaf root film plot <b>bold</b> & \"quoted\" `x` |".split()
+WORDS = 'old green slow bright tree bough leaf root film plot <b>bold</b> & "quoted" `x` |'.split()
 
 
 def data(folder: Path, rows: int = 120) -> Path:

@@ -87,15 +87,16 @@ def train(
         raise Mistake(
             "--resume goes on with the run's own recipe and place; leave -o and --set out"
         )
-    from bough import train as training
     from bough.display import for_terminal
+    from bough.train import resume as go_on
+    from bough.train import train as start
 
     with _interruptible():
         if resume is not None:
-            run = training.resume(resume, for_terminal())
+            run = go_on(resume, for_terminal())
         else:
             assert recipe is not None
-            run = training.train(recipe, out, overrides or (), for_terminal())
+            run = start(recipe, out, overrides or (), for_terminal())
     _print_scores(run.scores, f"{run.folder}")
     print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
 

@@ -28,7 +28,11 @@ from bough.tasks import Task, in_order, listed
 
 AGGREGATES = ("raw", "normalised")
 FEW = 3  # with fewer seeds a comparison is an anecdote
-AXES = {"bytes_to_serve": "bytes to serve", "step_seconds": "step time", "latency_seconds": "latency"}
+AXES = {
+    "bytes_to_serve": "bytes to serve",
+    "step_seconds": "step time",
+    "latency_seconds": "latency",
+}
 IGNORED = ("training.seed", "data")  # a moved folder is no variant; its contents are compared
 
 
@@ -54,7 +58,9 @@ class Answers:
         except (OSError, ValueError, csv.Error):
             raise Mistake(f"{file}: no such predictions, or not readable; train anew") from None
         if "label" not in header:
-            raise Mistake(f"{file}: the {split} rows have no labels to judge by; take another split")
+            raise Mistake(
+                f"{file}: the {split} rows have no labels to judge by; take another split"
+            )
         if not rows or any(len(row) != len(header) for row in rows):
             raise Mistake(f"{file}: cut short or not a table; train the run anew")
         columns = dict(zip(header, zip(*rows, strict=True), strict=True))
@@ -248,9 +254,7 @@ def compare(
                 fronts[axis] = pareto(points)
     rows = {n: len(next(a[0].ids for key, a in answers.items() if key[1] == n)) for n in chosen}
     notes += _caveats(variants, chosen, split)
-    return Comparison(
-        split, metrics, rows, variants, base, scores, fronts, tuple(notes), answers
-    )
+    return Comparison(split, metrics, rows, variants, base, scores, fronts, tuple(notes), answers)
 
 
 # --- finding and grouping ------------------------------------------------------------------------
@@ -301,7 +305,9 @@ def _tasks(
             every.setdefault(name, task)
     for name in asked or ():
         if name not in every:
-            raise Mistake(f"no run has a task {name!r}, only {listed(list(every))}{nearest(name, every)}")
+            raise Mistake(
+                f"no run has a task {name!r}, only {listed(list(every))}{nearest(name, every)}"
+            )
     chosen = {name: task for name, task in every.items() if asked is None or name in asked}
     for run, recipe in zip(runs, recipes, strict=True):
         if asked is None and set(recipe.tasks) != set(recipes[0].tasks):
@@ -323,7 +329,7 @@ def _tasks(
 def _same_rows(
     runs: Sequence[Run], recipes: Sequence[Recipe], tasks: Iterable[str], split: str
 ) -> None:
-    """Every run was judged on the same rows, and learned from the same unless its recipe says so."""
+    """All were judged on the same rows, and learned from the same unless the recipe says so."""
     first: dict[tuple[str, str, str], tuple[str, Run]] = {}
     for run, recipe in zip(runs, recipes, strict=True):
         data = run.environment.get("data", {})
@@ -381,7 +387,9 @@ def _variants(
             )
     firsts = [next(iter(seeds.values())) for seeds in groups.values()]
     settings = _settings([recipes[i] for i in firsts], [flat[i] for i in firsts])
-    labels = [_label(own, settings) or flat[i]["plan"] for i, own in zip(firsts, settings, strict=True)]
+    labels = [
+        _label(own, settings) or flat[i]["plan"] for i, own in zip(firsts, settings, strict=True)
+    ]
     variants = []
     for label, own, seeds in zip(labels, settings, groups.values(), strict=True):
         order = sorted(seeds)
@@ -449,9 +457,9 @@ def _scores(
     answers: Mapping[tuple[str, str], Sequence[Answers]],
 ) -> dict[str, dict[str, Score]]:
     tables: dict[tuple[str, str], Floats] = {}
-    for (label, name), own in answers.items():
+    for (label, name), several in answers.items():
         tables[label, name] = np.array(
-            [statistics.shares(metrics[name], a.said, a.truth, len(a.labels))[1] for a in own]
+            [statistics.shares(metrics[name], a.said, a.truth, len(a.labels))[1] for a in several]
         )
     columns = {name: ([name], [1.0], 0.0) for name in metrics} | _aggregates(metrics)
     found: dict[str, dict[str, Score]] = {v.label: {} for v in variants}
@@ -502,7 +510,9 @@ def _score(
 def _correct(found: dict[str, dict[str, Score]], column: str) -> None:
     """The comparisons of one column are one family."""
     family = [
-        (label, own[column], own[column].difference) for label, own in found.items() if column in own
+        (label, own[column], own[column].difference)
+        for label, own in found.items()
+        if column in own
     ]
     told = [(label, score, d) for label, score, d in family if d is not None and d.p is not None]
     ps = [d.p for _, _, d in told if d.p is not None]
@@ -516,9 +526,7 @@ def pareto(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     """Those that no other beats: none costs no more and scores no less, and is better in one."""
 
     def beaten(cost: float, score: float) -> bool:
-        return any(
-            c <= cost and s >= score and (c < cost or s > score) for c, s in points.values()
-        )
+        return any(c <= cost and s >= score and (c < cost or s > score) for c, s in points.values())
 
     front = [name for name, (cost, score) in points.items() if not beaten(cost, score)]
     return tuple(sorted(front, key=lambda name: points[name]))

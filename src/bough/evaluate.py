@@ -68,6 +68,8 @@ def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[st
         }
     from scipy import stats
 
+    # In single precision a correlation is right to four or five digits only.
+    predicted, truth = predicted.astype(np.float64), truth.astype(np.float64)
     if len(truth) < 2 or np.ptp(predicted) == 0 or np.ptp(truth) == 0:
         # A constant has no correlation; it knows nothing of the order, which is what 0 says.
         return {"pearson": 0.0, "spearman": 0.0}

@@ -93,16 +93,27 @@ def worst(found: Comparison, name: str, known: Mapping[str, Any]) -> list[Exampl
         said = [f"{v:.2f}" for v in every.mean(0)]
         true = [f"{v:g}" for v in truth]
     order = np.argsort(-miss, kind="stable")
-    kept, seen = [], dict[tuple[str, str], int]()
+    kept: list[Example] = []
+    seen: dict[tuple[str, str], int] = {}
     for i in order:
         kind = (true[i], said[i])
-        if len(kept) >= WORST and (not labels or true[i] == said[i] or seen.get(kind, 0) >= PER_KIND):
+        if len(kept) >= WORST and (
+            not labels or true[i] == said[i] or seen.get(kind, 0) >= PER_KIND
+        ):
             continue
         seen[kind] = seen.get(kind, 0) + 1
         own = known[name][i] if name in known else ()
         kept.append(
-            Example(int(i), first.ids[i], own, *kind, int(wrong[:, i].sum()), len(answers), float(miss[i]))
-        )  # fmt: skip
+            Example(
+                int(i),
+                first.ids[i],
+                own,
+                *kind,
+                wrong=int(wrong[:, i].sum()),
+                runs=len(answers),
+                miss=float(miss[i]),
+            )
+        )
         if len(kept) >= 60:
             break
     return kept

@@ -6,13 +6,18 @@ import errno
 import os
 from pathlib import Path
 
+PART = ".part"  # how the names of files end that are not complete yet
+
 
 class DiskFullError(OSError):
     """No room left; what was there before is still there."""
 
+    def __str__(self) -> str:
+        return str(self.strerror)
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+
+def write_atomically(path: Path, content: str | bytes | memoryview) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}{PART}")
     data = content.encode() if isinstance(content, str) else content
     try:
         with open(aside, "wb") as file:
@@ -22,13 +27,25 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         os.replace(aside, path)
         sync_folder(path.parent)
     except OSError as error:
+        raise told(error, path, len(data)) from None
+    finally:
         aside.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(
-                f"no space left to write {path} ({len(data) / 1e6:,.1f} MB); "
-                "the last complete file was kept"
-            ) from None
-        raise
+
+
+def told(error: OSError, path: Path, size: int) -> OSError:
+    """The same error; a full disk in a sentence that says what happened to the file."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return error
+    return DiskFullError(
+        error.errno,
+        f"no space left to write {path} ({size / 1e6:,.1f} MB); what was there before is kept",
+    )
+
+
+def clear_parts(folder: Path) -> None:
+    """Remove what a killed process had begun to write; only while no other can be writing."""
+    for part in folder.rglob(f".*{PART}"):
+        part.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -22,7 +22,9 @@ def number(value: float, digits: int = 3, signed: bool = False) -> str:
 
 def share(value: float) -> str:
     """A change as a percentage: −66 %."""
-    return f"{'+' if value > 0 else MINUS if round(value * 100) < 0 else ''}{abs(value) * 100:.0f} %"
+    return (
+        f"{'+' if value > 0 else MINUS if round(value * 100) < 0 else ''}{abs(value) * 100:.0f} %"
+    )
 
 
 def less(change: float) -> str:
@@ -33,7 +35,11 @@ def less(change: float) -> str:
 def size(value: float) -> str:
     for unit, many in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if value >= many:
-            return f"{value / many:.3g} {unit}" if value < 1000 * many else f"{value / many:,.0f} {unit}"
+            return (
+                f"{value / many:.3g} {unit}"
+                if value < 1000 * many
+                else f"{value / many:,.0f} {unit}"
+            )
     return f"{value:.0f} B"
 
 
@@ -69,7 +75,12 @@ class Verdict:
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        return [self.headline, *self.tasks.values(), *self.costs, *(f"Note: {n}" for n in self.notes)]
+        return [
+            self.headline,
+            *self.tasks.values(),
+            *self.costs,
+            *(f"Note: {n}" for n in self.notes),
+        ]
 
 
 def verdict(found: Comparison) -> Verdict:
@@ -121,7 +132,9 @@ def _sentence(found: Comparison, name: str) -> str:
     if parts:
         told = f"{lead}{name} {', and '.join(parts)} (against {base})"
         if rest:
-            others = and_then([label for label, _ in rest]) if len(rest) < 5 else f"{len(rest)} others"
+            others = (
+                and_then([label for label, _ in rest]) if len(rest) < 5 else f"{len(rest)} others"
+            )
             told += f"; no difference that {_seeds(few)} can show with {others}"
         return told + "."
     return f"{lead}{name}: no difference from {base} that {_seeds(few)} can show ({_unseen(rest)})."
@@ -134,13 +147,12 @@ def _amount(label: str, d: Difference) -> str:
 def _unseen(rest: Sequence[tuple[str, Difference]]) -> str:
     """How large the differences look, and how large one would have to be."""
     values = [d.value for _, d in rest]
-    looks = (
+    return (
         f"{rest[0][0]} {number(values[0], signed=True)} ± {number(rest[0][1].half)}"
         if len(rest) == 1
         else f"{number(min(values), signed=True)} to {number(max(values), signed=True)}, "
         f"each ± {number(min(d.half for _, d in rest))} or more"
     )
-    return looks
 
 
 def _seeds(many: int) -> str:
@@ -166,7 +178,8 @@ def _headline(found: Comparison) -> str:
     if few < FEW:
         lead = f"An anecdote, not a finding ({_seeds(few)} per variant): "
         if d.value > 0:
-            return f"{lead}{best.label} is {number(d.value)} above {base.label} in {what}{_saving(found, best)}."
+            above = f"{best.label} is {number(d.value)} above {base.label} in {what}"
+            return f"{lead}{above}{_saving(found, best)}."
         return f"{lead}no variant is above {base.label} in {what}{_cheapest(found, told)}."
     if d.real and d.value > 0:
         return (

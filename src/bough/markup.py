@@ -17,7 +17,7 @@ class Markup(str):
 Part = str | Markup | None | Iterable["Part"]
 
 
-def element(name: str, *parts: Part, **attributes: object) -> Markup:
+def element(name: str, /, *parts: Part, **attributes: object) -> Markup:
     """`element("td", "a < b", class_="low")`; None and False leave an attribute out.
 
     Underscores in attribute names stand for hyphens; one at the end is dropped.

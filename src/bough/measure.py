@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import torch
 
+import bough
 from bough.cost import cost
 from bough.network import Network
 
@@ -41,7 +42,7 @@ def environment() -> dict[str, Any]:
         "memory": psutil.virtual_memory().total,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "packages": {
-            "bough": metadata.version("bough"),
+            "bough": bough.__version__,
             **{p: metadata.version(p) for p in packages},
         },
     }
@@ -59,9 +60,15 @@ def _processor() -> str:
 
 
 def of_run(
-    network: Network, seconds: float, step_seconds: Sequence[float], tokens: int, length: float
+    network: Network,
+    seconds: float,
+    step_seconds: Sequence[float],
+    tokens: int,
+    length: float,
+    memory: int = 0,
 ) -> dict[str, Any]:
-    """The contents of cost.json; `length` is the mean number of tokens of an example."""
+    """The contents of cost.json; `length` is the mean number of tokens of an example, `memory` the
+    peak of the run's earlier processes."""
     outputs = {name: task.outputs for name, task in network.tasks.items()}
     means = [name for name, task in network.tasks.items() if task.pooling == "mean"]
     static = cost(network.plan, network.shape, outputs, max(1, round(length)), means=means)
@@ -75,7 +82,7 @@ def of_run(
     return {
         "training_seconds": seconds,
         "step_seconds": float(np.median(steady)) if steady else None,
-        "peak_memory": peak_memory(),
+        "peak_memory": max(memory, peak_memory()),
         "parameters": counted,
         "learning_parameters": learning,
         "parameters_per_task": per_task,

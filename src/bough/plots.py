@@ -97,7 +97,9 @@ class Frame:
             x, y = 12, (TOP + bottom) / 2
             turned = f"rotate(-90 {x} {y:g})"
             parts.append(
-                element("text", y_name, class_="axis", x=x, y=y, text_anchor="middle", transform=turned)
+                element(
+                    "text", y_name, class_="axis", x=x, y=y, text_anchor="middle", transform=turned
+                )
             )
         return parts
 
@@ -121,7 +123,9 @@ def scatter(
         for x, y in front:
             way += f" H{frame.x(x):.1f} V{frame.y(y):.1f}"
         parts.append(element("path", class_="front", d=f"{way} H{WIDE - RIGHT}"))
-    taken = [(frame.x(p.x) - 7, frame.y(p.y) - 7, frame.x(p.x) + 7, frame.y(p.y) + 7) for p in points]
+    taken = [
+        (frame.x(p.x) - 7, frame.y(p.y) - 7, frame.x(p.x) + 7, frame.y(p.y) + 7) for p in points
+    ]
     for one in series:
         marks: list[Markup] = []
         for p in one.points:
@@ -141,7 +145,14 @@ def _room(
 ) -> tuple[float, float] | None:
     """A free place for a name beside its point."""
     wide = LETTER * len(name)
-    for dx, dy in ((10, 4), (-10 - wide, 4), (10, -8), (10, 16), (-10 - wide, -8), (-10 - wide, 16)):
+    for dx, dy in (
+        (10, 4),
+        (-10 - wide, 4),
+        (10, -8),
+        (10, 16),
+        (-10 - wide, -8),
+        (-10 - wide, 16),
+    ):
         left, base = x + dx, y + dy
         box = (left, base - 10, left + wide, base + 3)
         if box[0] < LEFT or box[2] > WIDE or box[1] < 0 or box[3] > HIGH - BOTTOM:
@@ -189,7 +200,7 @@ def lines(
 def forest(
     rows: Sequence[tuple[int, str, float, float, float, bool, str]], form: Format, title: str
 ) -> Markup:
-    """Differences with their intervals, one under the other: number, name, value, low, high, tip."""
+    """Differences one under the other: number, name, value, both ends, whether it shows, tip."""
     left = min(150.0, 16 + LETTER * max(len(name) for _, name, *_ in rows))
     high = TOP + BOTTOM + 24 * len(rows)
     ends = [v for _, _, _, low, top, _, _ in rows for v in (low, top)]
@@ -208,7 +219,9 @@ def forest(
             _text(left - 8, y + 4, shown, "name", "end"),
             element("line", class_="bar strong" if real else "bar", **bar),
             _mark(number, frame.x(value), y, tip),
-            element("rect", class_="catch", x=left, y=y - 11, width=WIDE - left, height=22, data_tip=tip),
+            element(
+                "rect", class_="catch", x=left, y=y - 11, width=WIDE - left, height=22, data_tip=tip
+            ),
         ]
         parts.append(_group(Series(number, name, ()), marks))
     return _svg(parts, title, high)
@@ -305,7 +318,9 @@ def _png(values: Floats, reach: float) -> str:
 
     head = struct.pack(">IIBBBBB", wide, high, 8, 6, 0, 0, 0)
     packed = zlib.compress(lines, 9)
-    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+    data = (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+    )
     return "data:image/png;base64," + base64.b64encode(data).decode()
 
 
@@ -318,13 +333,18 @@ def legend(names: Sequence[str]) -> Markup:
         "div",
         [
             element(
-                "button", element("svg", _mark(n, 8, 8, ""), viewBox="0 0 16 16", width=14, height=14),
-                name, class_=f"chip hue{n % HUES}", type="button", data_toggle=n, aria_pressed="true",
+                "button",
+                element("svg", _mark(n, 8, 8, ""), viewBox="0 0 16 16", width=14, height=14),
+                name,
+                class_=f"chip hue{n % HUES}",
+                type="button",
+                data_toggle=n,
+                aria_pressed="true",
             )
             for n, name in enumerate(names)
         ],
         class_="legend",
-    )  # fmt: skip
+    )
 
 
 def _mark(number: int, x: float, y: float, tip: str) -> Markup:
@@ -351,6 +371,5 @@ def _text(x: float, y: float, text: str, kind: str, anchor: str = "middle") -> M
 
 def _svg(parts: Sequence[Markup], title: str, high: float = HIGH) -> Markup:
     return element(
-        "svg", element("title", title), parts, class_="plot", viewBox=f"0 0 {WIDE} {high:g}",
-        role="img",
+        "svg", parts, class_="plot", viewBox=f"0 0 {WIDE} {high:g}", role="img", aria_label=title,
     )  # fmt: skip

@@ -13,11 +13,12 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from bough.files import write_atomically
+from bough.files import clear_parts, told, write_atomically
 from bough.mistakes import Mistake
 
 
@@ -116,25 +117,27 @@ class Writer:
 
     def __init__(self, folder: Path):
         self.run = Run(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(folder / ".lock")
         self._log: IO[bytes] | None = None
+        clear_parts(folder)
 
     @classmethod
     def start(cls, folder: Path) -> Writer:
         """A new run; a directory that has one is left alone."""
-        if folder.is_file():
+        if folder.exists() and not folder.is_dir():
             raise Mistake(f"{folder}: is a file; give a directory for the run")
-        if (folder / "recipe.yaml").exists():
-            how = "it is finished" if Run(folder).finished else f"go on with --resume {folder}"
+        writer = cls(folder)
+        if writer.run.recipe_file.exists():
+            writer.close()
+            how = "it is finished" if writer.run.finished else f"go on with --resume {folder}"
             raise Mistake(f"{folder}: has a run already ({how}); choose another place with -o")
-        return cls(folder)
+        return writer
 
     @classmethod
     def resume(cls, folder: Path) -> Writer:
         return cls(Run.open(folder).folder)
 
-    def write(self, name: str, content: str | bytes) -> None:
+    def write(self, name: str, content: str | bytes | memoryview) -> None:
         path = self.run.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
@@ -152,9 +155,13 @@ class Writer:
     def log(self, entry: Mapping[str, Any]) -> None:
         """One more line of metrics.jsonl."""
         if self._log is None:
-            self._log = open(self.run.folder / "metrics.jsonl", "ab")  # noqa: SIM115
-        self._log.write(json.dumps(entry).encode() + b"\n")
-        self._log.flush()
+            # Unbuffered: a line that did not fit on the disk must not be tried again at the end.
+            self._log = open(self.run.folder / "metrics.jsonl", "ab", buffering=0)  # noqa: SIM115
+        line = json.dumps(entry).encode() + b"\n"
+        try:
+            _write_all(self._log, line)
+        except OSError as error:
+            raise told(error, self.run.folder / "metrics.jsonl", len(line)) from None
 
     def logged(self) -> int:
         """Bytes of the log so far, safely on disk."""
@@ -173,12 +180,27 @@ class Writer:
         if self._log is not None:
             self._log.close()
             self._log = None
+        if not self.run.recipe_file.exists():  # the run never began: leave no trace of it
+            with suppress(OSError):
+                (self.run.folder / ".lock").unlink()
+                self.run.folder.rmdir()
         self._lock.close()
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    """Unbuffered files may take only a part at a time."""
+    while data:
+        data = data[file.write(data) :]
 
 
 def _lock(path: Path) -> IO[bytes]:
     """Hold the file; the system lets go of it when the process ends, however it ends."""
-    file = open(path, "ab")  # noqa: SIM115
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "ab")  # noqa: SIM115
+    except OSError as error:
+        said = error.strerror or type(error).__name__
+        raise Mistake(f"{path.parent}: cannot be written ({said}); choose another place") from None
     try:
         if os.name == "posix":
             import fcntl
@@ -191,4 +213,7 @@ def _lock(path: Path) -> IO[bytes]:
     except OSError:
         file.close()
         raise Mistake(f"{path.parent}: another process is writing this run; wait for it") from None
+    if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+        file.close()  # its last holder took it away in between: what is held is no one's lock
+        return _lock(path)
     return file

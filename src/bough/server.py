@@ -27,6 +27,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from tokenizers import Tokenizer
 
 import bough
@@ -62,37 +63,37 @@ class Settings:
 
 def serve(source: str | Path, settings: Settings, host: str, port: int, device: str) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
-    listener = _listen(host, port)
-    model = load(source, device)
-    if model.device.type == "cpu":
-        # A thread per pass and a core per thread: passes never wait for one another.
-        torch.set_num_threads(1)
-    _warm(model)
-    app = build(model, settings, _name(source))
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=round(settings.limits.timeout) + 5,
-    )
-    server = uvicorn.Server(config)
-    # uvicorn raises the signal again when all is answered; that is then no failure.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    listener.listen(config.backlog)  # who comes from now on is answered
-    name, at = listener.getsockname()[:2]
-    url = f"http://{f'[{name}]' if ':' in name else name}:{at}"
-    print(f"bough: {source} answers at {url} (page), {url}/docs; Ctrl-C ends it", flush=True)
-    if not (name.startswith("127.") or name == "::1") and settings.key is None:
-        print(
-            "bough: everyone who reaches this address can ask; BOUGH_API_KEY sets a key",
-            file=sys.stderr,
+    with _listen(host, port) as listener:
+        model = load(source, device)
+        if model.device.type == "cpu":
+            # A thread per pass and a core per thread: passes never wait for one another.
+            torch.set_num_threads(1)
+        _warm(model)
+        config = uvicorn.Config(
+            build(model, settings, _name(source)),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=math.ceil(settings.limits.timeout) + 5,
         )
-    try:
-        server.run(sockets=[listener])
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        listener.listen(config.backlog)  # who comes from now on is answered
+        _greet(str(source), listener, settings)
+        # uvicorn raises the signal again when all is answered; that is then no failure.
+        before = signal.signal(signal.SIGTERM, lambda *_: None)
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _greet(source: str, listener: socket.socket, settings: Settings) -> None:
+    name, port = listener.getsockname()[:2]
+    url = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    print(f"bough: {source} answers at {url} (page) and {url}/docs; Ctrl-C ends it", flush=True)
+    if not name.startswith("127.") and name != "::1" and settings.key is None:
+        warning = "bough: everyone who reaches this address can ask; BOUGH_API_KEY sets a key"
+        print(warning, file=sys.stderr)
 
 
 def cores() -> int:
@@ -104,9 +105,11 @@ def _listen(host: str, port: int) -> socket.socket:
     """The address, taken before the model is loaded: its mistakes show at once."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        with contextlib.ExitStack() as stack:
+            listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            stack.pop_all()
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise Mistake(f"cannot listen on {host}:{port} ({why}); choose another --port") from None
@@ -321,6 +324,8 @@ async def _body(request: Request, limits: Limits) -> bytes:
                     break
     except TimeoutError:
         raise Refusal(408, f"the body did not arrive within {limits.timeout:g} s") from None
+    except ClientDisconnect:
+        raise Refusal(400, "the body broke off") from None
     if size > limits.body:
         raise _too_large(limits)
     return b"".join(parts)

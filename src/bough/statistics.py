@@ -5,9 +5,9 @@ kind. Both were drawn by chance, so both are counted. Every metric is first take
 number per example whose mean is the score; the runs of a plan then form a table, seeds by examples,
 and its mean varies for three reasons:
 
-    examples   some are hard for every seed             E: scatter of the examples' means
-    churn      each seed gets other examples right      I: what neither margin explains, part of E
-    seeds      some seeds are better throughout         S: scatter of the seeds' means, churn included
+    examples   some are hard for every seed          E: scatter of the examples' means
+    churn      each seed gets other examples right   I: what neither mean explains; part of E and S
+    seeds      some seeds are better throughout      S: scatter of the seeds' means
 
     half^2 = z^2 E + t^2 (S - c I)+      z, t: normal, and Student's t with k - 1 degrees
 
@@ -274,9 +274,7 @@ def _estimate(sides: Sequence[Tables], weights: Sequence[float]) -> Estimate:
         least = min(least, k - 1)
     # Two independent sides: Welch's degrees of freedom.
     degrees = between * between / below if below > 0 and least > 0 else least
-    return Estimate(
-        value, examples, between, churn, min(t.shape[1] for t in sides[0]) - 1, degrees
-    )
+    return Estimate(value, examples, between, churn, min(t.shape[1] for t in sides[0]) - 1, degrees)
 
 
 def _variance(values: Floats) -> float:

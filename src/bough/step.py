@@ -6,6 +6,7 @@ Everything that a step changes lives here, and is saved and restored as one.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from bough.losses import class_weights, loss
 from bough.network import Network
 from bough.plan import Cell
 from bough.recipe import Training
+from bough.trunk import Embeddings
 
 
 class NotFiniteError(ArithmeticError):
@@ -62,6 +64,10 @@ class Stepper:
             name: None if own.targets is None else class_weights(network.tasks[name], own.targets)
             for name, own in examples.items()
         }
+        for module in network.modules():
+            if isinstance(module, Embeddings):
+                # A step touches few words; the combiner puts their rows into a kept dense gradient.
+                module.words.sparse = True
         users = network.plan.users()
         self.owned = {cell: [p for _, p in own] for cell, own in network.owned().items() if own}
         self.shared: dict[str, list[nn.Parameter]] = {}
@@ -86,11 +92,11 @@ class Stepper:
         """Learn from these examples; several parts are accumulated into one step."""
         losses: dict[str, float] = {}
         tokens = 0
-        for part in parts:
-            found, size = self._backward(part, 1 / len(parts), apart=cosines or self.combiner.apart)
+        for part, share in zip(parts, _shares(parts), strict=True):
+            found, size = self._backward(part, share, apart=cosines or self.combiner.apart)
             tokens += size
             for name, value in found.items():
-                losses[name] = losses.get(name, 0.0) + value / len(parts)
+                losses[name] = losses.get(name, 0.0) + value * share[name]
         between = self.combiner.cosines(self.shared) if cosines else None
         self.combiner.finish()
         norm = optimiser.clip(self.parameters, self.training.clip)
@@ -107,7 +113,7 @@ class Stepper:
         return Step(losses, tokens, norm, between)
 
     def _backward(
-        self, part: Mapping[str, Ints], share: float, apart: bool
+        self, part: Mapping[str, Ints], share: Mapping[str, float], apart: bool
     ) -> tuple[dict[str, float], int]:
         """Forward and backward, of all tasks at once or of each task apart; losses and tokens.
 
@@ -120,7 +126,7 @@ class Stepper:
             found |= self._losses(batch, Dice(self.chance, self.training.dropout))
         scaled = self.weighting.scale(found)
         for group in groups:
-            (torch.stack([scaled[name] for name in group]).sum() * share).backward()
+            torch.stack([scaled[name] * share[name] for name in group]).sum().backward()
             self.combiner.take(*group)
         values = {name: value.item() for name, value in found.items()}
         return values, sum(batch.tokens for batch in batches)
@@ -142,9 +148,9 @@ class Stepper:
     def _again(self, parts: Sequence[Mapping[str, Ints]]) -> dict[str, Tensor]:
         """The losses of the same examples after the step."""
         after: dict[str, Tensor] = {}
-        for part in parts:
+        for part, share in zip(parts, _shares(parts), strict=True):
             for name, value in self._losses(collate(self.examples, part), None).items():
-                after[name] = after.get(name, torch.zeros(())) + value / len(parts)
+                after[name] = after.get(name, torch.zeros(())) + value * share[name]
         return after
 
     def state(self) -> dict[str, Any]:
@@ -167,6 +173,14 @@ class Stepper:
         self.combiner.load_state_dict(state["combiner"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
+
+
+def _shares(parts: Sequence[Mapping[str, Ints]]) -> list[dict[str, float]]:
+    """How much of each task's examples of the step a part holds."""
+    whole: Counter[str] = Counter()
+    for part in parts:
+        whole.update({name: len(which) for name, which in part.items()})
+    return [{name: len(which) / whole[name] for name, which in part.items()} for part in parts]
 
 
 def _part(cell: Cell, parameters: Sequence[nn.Parameter]) -> optimiser.Part:

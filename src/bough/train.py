@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -24,9 +24,10 @@ import torch
 
 from bough import encoder as encoders
 from bough import measure, optimiser, rows, sampling
-from bough.batches import Deck, Examples
+from bough.batches import Deck, Examples, Ints
 from bough.display import Display, Moment, Silent
 from bough.evaluate import Predictions, predict, score, selected
+from bough.files import DiskFullError
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, load
 from bough.network import Network, plan_of
@@ -36,7 +37,6 @@ from bough.runs import Run, Writer
 from bough.states import States
 from bough.step import NotFiniteError, Step, Stepper
 from bough.tasks import SPLITS, Task
-
 
 SPARSE = 0.5  # passes over the smallest set, below which keeping states is not worth its pass
 
@@ -108,7 +108,8 @@ class Place:
     seconds: float = 0.0
     best: float | None = None
     since_best: int = 0  # evaluations without a better score
-    step_seconds: list[float] = field(default_factory=list)
+    step_seconds: list[float] = field(default_factory=list)  # the last thousand
+    memory: int = 0  # the most bytes that any of the run's processes had
 
 
 def train(
@@ -118,9 +119,11 @@ def train(
     display: Display | None = None,
 ) -> Run:
     """Train what the recipe says and return its run directory."""
-    told = Recipe.read(recipe, overrides)
+    told = _anchored(Recipe.read(recipe, overrides))
     writer = Writer.start(Path(out).expanduser() if out is not None else new_folder(recipe))
-    return _guarded(told, writer, display or Silent(), None)
+    with _closing(writer, display or Silent()) as shown:
+        Trainer(told, writer, shown, None).run()
+    return writer.run
 
 
 def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Run:
@@ -129,10 +132,12 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
     if run.finished:
         raise Mistake(f"{run.folder}: is finished; there is nothing to resume")
     writer = Writer.resume(run.folder)
-    state = None
-    if run.checkpoint.is_file():
-        state = torch.load(run.checkpoint, map_location="cpu", weights_only=True)
-    return _guarded(Recipe.read(run.recipe_file), writer, display or Silent(), state)
+    with _closing(writer, display or Silent()) as shown:
+        state = None
+        if run.checkpoint.is_file():
+            state = torch.load(run.checkpoint, map_location="cpu", weights_only=True)
+        Trainer(Recipe.read(run.recipe_file), writer, shown, state).run()
+    return run
 
 
 def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
@@ -159,13 +164,26 @@ def new_folder(recipe: object) -> Path:
         number += 1
 
 
-def _guarded(recipe: Recipe, writer: Writer, display: Display, state: dict[str, Any] | None) -> Run:
+@contextmanager
+def _closing(writer: Writer, display: Display) -> Iterator[Display]:
+    """Whatever happens, the display is put away and the run directory let go of."""
     try:
-        Trainer(recipe, writer, display, state).run()
+        yield display
+    except DiskFullError as error:
+        raise Failed(
+            f"{error}. Make room, then go on with: bough train --resume {writer.run.folder}"
+        ) from None
     finally:
         display.close()
         writer.close()
-    return writer.run
+
+
+def _anchored(recipe: Recipe) -> Recipe:
+    """With an encoder's folder by its full path, so that a run can be resumed from anywhere."""
+    folder = Path(recipe.encoder).expanduser()
+    if recipe.encoder == encoders.MINILM or not folder.is_dir():
+        return recipe
+    return recipe.model_copy(update={"encoder": str(folder.resolve())})
 
 
 def load_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
@@ -232,16 +250,19 @@ class Trainer:
 
     def run(self) -> None:
         if self.state is None:
+            self.writer.rewind(0)
             self._begin()
         else:
-            known = {f: self.state["place"][f] for f in Place.__dataclass_fields__}
-            self.place = Place(**known)
+            self._same_rows()
+            self.place = Place(**self.state["place"])
             self.writer.rewind(self.state["log"])
         with self._listening():
             for number in range(self.place.phase, len(self.phases)):
                 self.place.phase = number
                 self._phase(self.phases[number])
-                self.place = replace(self.place, phase=number + 1, epoch=0, step=0, done=0)
+                self.place = replace(
+                    self.place, phase=number + 1, epoch=0, step=0, done=0, since_best=0
+                )
         self._finish()
 
     def _begin(self) -> None:
@@ -252,6 +273,18 @@ class Trainer:
         self.writer.run.model.mkdir(exist_ok=True)
         self.model.save_words(self.writer.run.model)
 
+    def _same_rows(self) -> None:
+        """Rows that changed since the run began would make it go on as neither run."""
+        before = self.writer.run.environment["data"]
+        for name, own in self.data.digests().items():
+            for split, known in own.items():
+                if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
+                    raise Mistake(
+                        f"{self.writer.run.folder}: the {split} rows of task {name!r} "
+                        f"({self.data.rows[name][split].source}) have changed since the run "
+                        "began; put them back to resume it, or train anew"
+                    )
+
     def _phase(self, phase: Phase | None) -> None:
         training = self.recipe.training if phase is None else phase.over(self.recipe.training)
         self.training = training
@@ -261,6 +294,8 @@ class Trainer:
         given = self.recipe.task_weights()
         weights = {name: given[name] * self.sampler.factors[name] for name in self.tasks}
         seed = [training.seed, self.place.phase]
+        if self.state is not None:  # before anything is computed with the weights
+            self.network.load_state_dict(self.state["stepper"]["network"])
         learned_from, self.judged = self._kept(self.train), self._kept(self.sample)
         self.stepper = Stepper(
             self.network, learned_from, training, weights, [*seed, 0], self.recipe.precision
@@ -294,7 +329,7 @@ class Trainer:
     def _kept(self, examples: dict[str, Examples]) -> dict[str, Examples]:
         """With the states of what is frozen, where that saves work."""
         states = States(self.network)
-        seen = self.steps * self.training.batch
+        seen = self.steps * self.training.batch * self.training.accumulate
         if not (states.worth and self.training.keep_states) or seen < SPARSE * min(
             map(len, examples.values())
         ):
@@ -306,10 +341,10 @@ class Trainer:
         began = time.perf_counter()
         place, training = self.place, self.training
         counts = self.sampler.draw(place.epoch, place.step, self.turns)
-        parts = [
-            {name: self.decks[name].deal(count) for name, count in counts.items()}
-            for _ in range(training.accumulate)
-        ]
+        parts = _parts(
+            {name: self.decks[name].deal(count) for name, count in counts.items()},
+            training.accumulate,
+        )
         lr = training.lr * optimiser.factor(
             place.done, self.steps, training.warmup, training.schedule
         )
@@ -407,8 +442,9 @@ class Trainer:
                 self._write_predictions(name, split, own)
         length = float(np.mean(np.concatenate([own.lengths for own in self.train.values()])))
         self.network.hold(False)
+        place = self.place
         told = measure.of_run(
-            self.network, self.place.seconds, self.place.step_seconds, self.place.tokens, length
+            self.network, place.seconds, place.step_seconds, place.tokens, length, place.memory
         )
         self.writer.write_json("cost.json", told)
         best.facts |= {"scores": everything, "cost": told}
@@ -438,6 +474,7 @@ class Trainer:
     # Never losing it.
 
     def _checkpoint(self) -> None:
+        self.place.memory = max(self.place.memory, measure.peak_memory())
         state = {
             "place": vars(self.place) | {"step_seconds": self.place.step_seconds[-1000:]},
             "stepper": self.stepper.state(),
@@ -448,7 +485,7 @@ class Trainer:
         }
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        self.writer.write("checkpoint/state.pt", buffer.getvalue())
+        self.writer.write("checkpoint/state.pt", buffer.getbuffer())  # without a second copy
         self.saved = time.monotonic()
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -469,7 +506,8 @@ class Trainer:
             if self.stop is not None:
                 raise KeyboardInterrupt
             self.stop = number
-            self.display.say("stopping after this step; the run can be resumed")
+            with suppress(RuntimeError):  # it came while a line was being written
+                self.display.say("stopping after this step; the run can be resumed")
 
         old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -480,18 +518,25 @@ class Trainer:
 
 
 def _course(training: Training, sizes: Mapping[str, int]) -> tuple[sampling.Sampler, int]:
-    """The sampler, and how many steps it is asked for."""
+    """The sampler, and how many steps it is asked for. Accumulation makes for larger and fewer
+    steps: an epoch sees as many examples as without it."""
+    batch = training.batch * training.accumulate
 
     def sampler(epochs: int) -> sampling.Sampler:
-        return sampling.parse(
-            training.sampling, sizes, training.batch, epochs, training.steps_per_epoch
-        )
+        return sampling.parse(training.sampling, sizes, batch, epochs, training.steps_per_epoch)
 
     if training.steps is None:
         chosen = sampler(training.epochs)
         return chosen, sum(chosen.steps(epoch) for epoch in range(training.epochs))
     per_epoch = sampler(1).steps(0)
     return sampler(max(1, math.ceil(training.steps / per_epoch))), training.steps
+
+
+def _parts(dealt: Mapping[str, Ints], number: int) -> list[dict[str, Ints]]:
+    """A step's examples in parts that are worked on one after the other."""
+    cut = {name: np.array_split(which, number) for name, which in dealt.items()}
+    every = ({name: own[i] for name, own in cut.items() if len(own[i])} for i in range(number))
+    return [part for part in every if part]
 
 
 def _sample(examples: Examples, most: int | None) -> Examples:
