@@ -21,7 +21,10 @@ from bough.runs import Writer
 
 SHAPE = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
 NAMES = ("sst", "quora", "sts")
-WORDS = 'old green slow bright tree bough leaf root film plot <b>bold</b> & "quoted" `x` |'.split()
+WORDS = (
+    *("old", "green", "slow", "bright", "tree", "bough", "leaf", "root", "film", "plot"),
+    *("<b>bold</b>", "&", '"quoted"', "`x`", "|"),
+)
 
 
 def data(folder: Path, rows: int = 120) -> Path:
@@ -172,7 +175,10 @@ def _log(
         writer.log(entry)
         if step % (steps // 4 or 1) == 0:
             metric = {"sst": "accuracy", "quora": "accuracy", "sts": "pearson"}
-            dev = {n: {"metric": metric[n], metric[n]: 0.8 - 0.5 * fade} for n in tasks}
+            dev = {
+                n: {"metric": metric[n], metric[n]: 0.8 - 0.5 * fade + 0.02 * float(rng.normal())}
+                for n in tasks
+            }
             writer.log({"step": step, "dev": {"tasks": dev}, "best": True})
 
 

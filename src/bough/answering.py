@@ -20,7 +20,7 @@ from bough.mistakes import Mistake
 from bough.model import Answer, MultiTaskModel, Text, load
 from bough.tables import Wanted, open_table
 
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 
 def answer_file(
@@ -29,9 +29,12 @@ def answer_file(
     """Answer a file's texts and write CSV or JSONL, to a file or to standard output."""
     if out is not None and Path(out).suffix not in (".csv", ".jsonl"):
         raise Mistake(f"{out}: answers are written as .csv or .jsonl; choose one of these endings")
+    if out is not None and not Path(out).absolute().parent.is_dir():
+        raise Mistake(f"{out}: there is no folder {Path(out).parent}; make it first")
     model = load(source)
-    rows = _table(model, file, tasks) if Path(file).suffix in TABLES else _lines(model, file, tasks)
-    asked = list(tasks) if tasks else list(dict.fromkeys(t for _, found in rows for t in found))
+    table = Path(file).suffix.lower() in TABLES
+    rows = _table(model, file, tasks) if table else _lines(model, file, tasks)
+    asked = list(dict.fromkeys(t for _, found in rows for t in found))
     form = "csv" if out is not None and Path(out).suffix == ".csv" else "jsonl"
     text = io.StringIO(newline="")
     writer = _CSV(text, model, asked) if form == "csv" else _JSONL(text)
@@ -52,7 +55,8 @@ def _lines(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> lis
     name = "standard input" if file == "-" else file
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        lines = content.decode("utf-8").splitlines()
+        # Not splitlines: to Python a line also ends at a form feed or a Unicode separator.
+        lines = content.decode("utf-8-sig").removesuffix("\n").split("\n") if content else []
     except OSError as error:
         raise Mistake(f"{file}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
@@ -70,7 +74,7 @@ def _lines(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> lis
             asked = model.asked(text, tasks, number - 1)
         except Mistake as mistake:
             raise Mistake(f"{name}, line {number}: {str(mistake).split(': ', 1)[-1]}") from None
-        rows.append((line, dict.fromkeys(asked, text)))
+        rows.append((line.strip(), dict.fromkeys(asked, text)))
     if not rows:
         raise Mistake(f"{name}: there is no text in it")
     return rows

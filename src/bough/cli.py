@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -32,26 +32,18 @@ Set = Annotated[
 def main() -> None:
     """Run a verb; mistakes of the user end in one sentence and exit code 2."""
     try:
-        with _tidy_exit():
-            app()
+        app()
     except Mistake as mistake:
         _fail(str(mistake), 2)
+    except OSError as error:  # a full disk, a folder that may not be written
+        if error.strerror is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1)
 
 
-@contextmanager
-def _tidy_exit() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader of a pipe went away
-        sys.stderr.close()
-        raise SystemExit(1) from None
-
-
-def _fail(sentence: str, code: int) -> None:
+def _fail(sentence: str, code: int) -> NoReturn:
     print(f"bough: {sentence}", file=sys.stderr)
-    raise SystemExit(code)
+    raise SystemExit(code) from None
 
 
 def _version(asked: bool) -> None:

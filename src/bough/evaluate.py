@@ -64,21 +64,30 @@ def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[st
             "f1": float(
                 f1_score(truth, predicted, labels=classes, average="macro", zero_division=0)
             ),
-            "mcc": float(matthews_corrcoef(truth, predicted)),
+            "mcc": 0.0 if _flat(predicted, truth) else float(matthews_corrcoef(truth, predicted)),
         }
+    if _flat(predicted, truth):
+        return {"pearson": 0.0, "spearman": 0.0}
     from scipy import stats
 
-    # In single precision a correlation is right to four or five digits only.
-    predicted, truth = predicted.astype(np.float64), truth.astype(np.float64)
-    if len(truth) < 2 or np.ptp(predicted) == 0 or np.ptp(truth) == 0:
-        # A constant has no correlation; it knows nothing of the order, which is what 0 says.
-        return {"pearson": 0.0, "spearman": 0.0}
+    return {
+        "pearson": _number(_pearson(predicted, truth).statistic),
+        "spearman": _number(stats.spearmanr(predicted, truth).statistic),
+    }
+
+
+def _flat(predicted: NDArray[Any], truth: NDArray[Any]) -> bool:
+    """A constant has no correlation; it knows nothing of the order, which is what 0 says."""
+    return len(truth) < 2 or bool(np.ptp(predicted) == 0 or np.ptp(truth) == 0)
+
+
+def _pearson(predicted: NDArray[Any], truth: NDArray[Any]) -> Any:
+    """In double precision: in single a correlation is right to four or five digits only."""
+    from scipy import stats
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        return {
-            "pearson": _number(stats.pearsonr(predicted, truth).statistic),
-            "spearman": _number(stats.spearmanr(predicted, truth).statistic),
-        }
+        return stats.pearsonr(predicted.astype(np.float64), truth.astype(np.float64))
 
 
 def _number(value: float) -> float:
@@ -101,9 +110,9 @@ def interval(
         low, high = stats.binomtest(right, n).proportion_ci(level, method="wilson")
         return float(low), float(high)
     if name == "pearson":
-        if n < 4 or np.ptp(predicted) == 0 or np.ptp(truth) == 0:
+        if n < 4 or _flat(predicted, truth):
             return -1.0, 1.0
-        low, high = stats.pearsonr(predicted, truth).confidence_interval(level)
+        low, high = _pearson(predicted, truth).confidence_interval(level)
         return float(low), float(high)
     rng = np.random.default_rng(0)
     draws = rng.integers(0, n, (500, n))

@@ -30,7 +30,7 @@ from bough.losses import answers
 from bough.mistakes import Mistake, nearest
 from bough.network import Network, plan_of
 from bough.plan import Plan
-from bough.tasks import Task
+from bough.tasks import Task, shorten
 from bough.walk import Walk
 
 Text = str | tuple[str, str]
@@ -114,9 +114,10 @@ class MultiTaskModel:
 
     def asked(self, text: Text, tasks: Sequence[str] | str | None, number: int) -> tuple[str, ...]:
         """The tasks that answer this text; a Mistake if it does not fit."""
-        parts = (text,) if isinstance(text, str) else text
+        parts = tuple(text) if isinstance(text, tuple | list) else (text,)
         if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
-            raise Mistake(f"text {number + 1} is {text!r}; expected a text or a pair of texts")
+            said = f"text {number + 1} is {shorten(text)}"
+            raise Mistake(f"{said}; expected a text, or two of them as a tuple")
         if not all(part.strip() for part in parts):
             raise Mistake(f"text {number + 1} is empty; there is nothing to judge")
         fitting = [n for n, task in self.tasks.items() if len(task.columns) == len(parts)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -204,19 +203,28 @@ def _against(v: Variant, name: str, own: Sequence[Answers]) -> Markup:
         float(min(own[0].truth)),
         float(max(own[0].truth)),
     )
-    bins = 25
-    counts = np.zeros((bins, bins))
-    edges = np.linspace(low, high, bins + 1)
+    middles = _grades(own[0].truth, low, high)
+    half = (middles[1] - middles[0]) / 2
+    edges = np.append(middles - half, high + half)
+    counts = np.zeros((len(middles), len(middles)))
     for one in own:
         counts += np.histogram2d(np.clip(one.said, low, high), one.truth, [edges, edges])[0]
     counts /= len(own)
-    middles = [f"{(a + b) / 2:.3g}" for a, b in pairwise(edges)]
+    names = [f"{value:.3g}" for value in middles]
     title = f"{v.label}, {name}: predicted (up) against true (right)"
     reach = float(np.quantile(counts[counts > 0], 0.9)) if counts.any() else 1.0
     return plots.heat(
-        counts[::-1], middles, middles[::-1], "true value", title,
+        counts[::-1], names, names[::-1], "true value", title,
         reach=reach, digits=1, corner=True,
     )  # fmt: skip
+
+
+def _grades(truth: Floats, low: float, high: float) -> Floats:
+    """The grades that the labels take, where they are evenly spaced; else twenty steps."""
+    values = np.unique(truth)
+    step = float(np.diff(values).min()) if len(values) > 1 else 0.0
+    many = round((high - low) / step) if step > (high - low) / 40 else 20
+    return np.linspace(low, high, many + 1)
 
 
 def _calibration(found: Comparison, name: str, shown: Sequence[Variant]) -> Markup:

@@ -20,7 +20,7 @@ import numpy as np
 from bough.markup import Markup, element
 from bough.statistics import Floats
 
-WIDE, HIGH = 440, 290
+WIDE, HIGH = 400, 270
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 42
 LETTER = 6.3  # about as wide as a letter of the plots' type is
 HUES = 10
@@ -71,7 +71,6 @@ class Frame:
     xs: tuple[float, float]
     ys: tuple[float, float]
     left: float = LEFT
-    high: float = HIGH
 
     def x(self, value: float) -> float:
         low, high = self.xs
@@ -79,10 +78,10 @@ class Frame:
 
     def y(self, value: float) -> float:
         low, high = self.ys
-        return self.high - BOTTOM - (value - low) / ((high - low) or 1) * (self.high - BOTTOM - TOP)
+        return HIGH - BOTTOM - (value - low) / ((high - low) or 1) * (HIGH - BOTTOM - TOP)
 
     def axes(self, x_name: str, y_name: str, x_form: Format, y_form: Format) -> list[Markup]:
-        bottom = self.high - BOTTOM
+        bottom = HIGH - BOTTOM
         parts = []
         for value in ticks(*self.ys):
             y = self.y(value)
@@ -92,7 +91,7 @@ class Frame:
             x = self.x(value)
             parts.append(element("line", class_="grid", x1=x, x2=x, y1=TOP, y2=bottom))
             parts.append(_text(x, bottom + 16, x_form(value), "tick"))
-        parts.append(_text((self.left + WIDE - RIGHT) / 2, self.high - 6, x_name, "axis"))
+        parts.append(_text((self.left + WIDE - RIGHT) / 2, HIGH - 6, x_name, "axis"))
         if y_name:
             x, y = 12, (TOP + bottom) / 2
             turned = f"rotate(-90 {x} {y:g})"
@@ -119,8 +118,8 @@ def scatter(
     frame = Frame(span([p.x for p in points], 0.12), span(ends))
     parts = frame.axes(x_name, y_name, x_form, y_form)
     if front:
-        way = f"M{frame.x(front[0][0]):.1f} {frame.high - BOTTOM}"
-        for x, y in front:
+        way = f"M{frame.x(front[0][0]):.1f} {frame.y(front[0][1]):.1f}"
+        for x, y in front[1:]:
             way += f" H{frame.x(x):.1f} V{frame.y(y):.1f}"
         parts.append(element("path", class_="front", d=f"{way} H{WIDE - RIGHT}"))
     taken = [
@@ -202,14 +201,16 @@ def forest(
 ) -> Markup:
     """Differences one under the other: number, name, value, both ends, whether it shows, tip."""
     left = min(150.0, 16 + LETTER * max(len(name) for _, name, *_ in rows))
-    high = TOP + BOTTOM + 24 * len(rows)
-    ends = [v for _, _, _, low, top, _, _ in rows for v in (low, top)]
-    reach = max(map(abs, ends)) or 0.01
-    frame = Frame((-reach * 1.06, reach * 1.06), (0, 1), left, high)
-    parts = frame.axes("", "", form, lambda _: "")
-    parts = [part for part in parts if 'class="tick"' not in part or "middle" in part]
+    foot = TOP + 24 * len(rows)
+    reach = max(abs(end) for _, _, _, *ends, _, _ in rows for end in ends) or 0.01
+    frame = Frame((-reach * 1.06, reach * 1.06), (0, 1), left)
+    parts = []
+    for value in ticks(*frame.xs):
+        x = frame.x(value)
+        parts.append(element("line", class_="grid", x1=x, x2=x, y1=TOP, y2=foot))
+        parts.append(_text(x, foot + 16, form(value), "tick"))
     zero = frame.x(0)
-    parts.append(element("line", class_="zero", x1=zero, x2=zero, y1=TOP - 4, y2=high - BOTTOM + 4))
+    parts.append(element("line", class_="zero", x1=zero, x2=zero, y1=TOP - 4, y2=foot + 4))
     most = int((left - 10) / LETTER)
     for n, (number, name, value, low, top, real, tip) in enumerate(rows):
         y = TOP + 24 * n + 12
@@ -224,7 +225,7 @@ def forest(
             ),
         ]
         parts.append(_group(Series(number, name, ()), marks))
-    return _svg(parts, title, high)
+    return _svg(parts, title, foot + 24)
 
 
 def bars(
@@ -232,15 +233,15 @@ def bars(
 ) -> Markup:
     """Stacked bars: name, then the class, length and tip of each piece."""
     left = min(150.0, 16 + LETTER * max(len(name) for name, _ in rows))
-    high = TOP + BOTTOM - 14 + 26 * len(rows)
+    foot = TOP + 26 * len(rows)
     longest = max(sum(v for _, v, _ in pieces) for _, pieces in rows) or 1.0
-    frame = Frame((0, longest), (0, 1), left, high)
+    frame = Frame((0, longest), (0, 1), left)
     most = int((left - 10) / LETTER)
     parts = []
     for value in ticks(0, longest):
         x = frame.x(value)
-        parts.append(element("line", class_="grid", x1=x, x2=x, y1=TOP, y2=high - BOTTOM + 14))
-        parts.append(_text(x, high - 10, form(value), "tick"))
+        parts.append(element("line", class_="grid", x1=x, x2=x, y1=TOP, y2=foot))
+        parts.append(_text(x, foot + 16, form(value), "tick"))
     for n, (name, pieces) in enumerate(rows):
         y = TOP + 26 * n
         shown = name if len(name) <= most else name[: most - 1] + "…"
@@ -251,7 +252,7 @@ def bars(
             box = {"x": x, "y": y + 3, "width": max(0.0, end - x), "height": 18}
             parts.append(element("rect", class_=f"piece {kind}", data_tip=tip, **box))
             at += value
-    return _svg(parts, title, high)
+    return _svg(parts, title, foot + 24)
 
 
 def heat(

@@ -23,6 +23,11 @@ from bough.plan import Plan
 from bough.plots import Point, Series
 
 FORMS = {"bytes_to_serve": size, "step_seconds": seconds, "latency_seconds": seconds}
+UNITS = {
+    "bytes_to_serve": (2**20, "MiB"),
+    "step_seconds": (1e-3, "ms"),
+    "latency_seconds": (1e-3, "ms"),
+}
 METHOD = (
     "A score is the expected one over new seeds on new examples of the same kind; the 95 % "
     "intervals count both. Differences are taken on the same rows and, where both sides have "
@@ -56,24 +61,34 @@ def page(found: Comparison) -> str:
     logs = panels.read_logs(found)
     known, gone = examples.texts(found)
     legend = plots.legend([v.label for v in found.variants]) if found.others else None
-    sections: list[tuple[str, str, Part]] = []
+    sections: list[tuple[str, str, str, Part]] = []
 
-    def add(key: str, title: str, *parts: Part) -> None:
+    def add(key: str, short: str, title: str, *parts: Part) -> None:
         if any(part is not None and part != "" and part != [] for part in parts):
-            sections.append((key, title, parts))
+            sections.append((key, short, title, parts))
 
     if found.others:
-        add("cost", "Score against cost", legend, _against_cost(found), _front_words(found))
-        add("differences", f"Differences from {found.baseline.label}", _differences(found))
-    add("table", "The table", _table(found), element("p", FOOT, class_="foot"))
-    add("plans", "The plans", _plans(found))
+        add("cost", "Cost", "Score against cost", legend, _against_cost(found), _front_words(found))
+        add(
+            "differences",
+            "Differences",
+            f"Differences from {found.baseline.label}",
+            _differences(found),
+        )
+    add("table", "Table", "The table", _table(found), element("p", FOOT, class_="foot"))
+    add("plans", "Plans", "The plans", _plans(found))
     learned = panels.curves(found, logs)
-    add("learning", "How they learned", legend, element("div", learned, class_="two"))
-    add("gradients", "Where gradients agree", _gradients(found, logs))
-    add("answers", "What they answer", _answers(found, known, gone))
-    add("contradictions", "Where tasks contradict each other", _contradictions(found, known))
-    add("breakdown", "What they cost", _breakdown(found))
-    add("method", "How it was obtained", _method(found))
+    add("learning", "Learning", "How they learned", legend, element("div", learned, class_="two"))
+    add("gradients", "Gradients", "Where gradients agree", _gradients(found, logs))
+    add("answers", "Answers", "What they answer", _answers(found, known, gone))
+    add(
+        "contradictions",
+        "Contradictions",
+        "Where tasks contradict each other",
+        _contradictions(found, known),
+    )
+    add("breakdown", "Breakdown", "What they cost", _breakdown(found))
+    add("method", "Method", "How it was obtained", _method(found))
 
     names = " / ".join(found.metrics)
     runs = sum(len(v.runs) for v in found.variants)
@@ -90,12 +105,12 @@ def page(found: Comparison) -> str:
             ),
             _verdict(found),
         ),
-        element("nav", element("div", [_link(key, text) for key, text, _ in sections])),
+        element("nav", element("div", [_link(key, text) for key, text, _, _ in sections])),
         element(
             "main",
             [
                 element("section", element("h2", text), parts, id=key)
-                for key, text, parts in sections
+                for key, _, text, parts in sections
             ],
         ),
         element("footer", f"Made by bough {__version__}. This file needs no network."),
@@ -156,6 +171,7 @@ def _against_cost(found: Comparison) -> Markup | None:
     column = _whole(found)
     out = []
     for axis, words in AXES.items():
+        unit, sign = UNITS[axis]
         series = []
         for n, v in enumerate(found.variants):
             score = found.scores[v.label].get(column)
@@ -166,20 +182,21 @@ def _against_cost(found: Comparison) -> Markup | None:
                 f"{v.label}\n{column} {number(score.value)} ({number(low)} to {number(high)})\n"
                 f"{words} {FORMS[axis](v.cost[axis])}"
             )
-            point = Point(v.cost[axis], score.value, tip, low, high)
+            point = Point(v.cost[axis] / unit, score.value, tip, low, high)
             series.append(Series(n, v.label, [point]))
         if not series:
             continue
-        front = [
-            (v.cost[axis], found.scores[v.label][column].value)
-            for label in found.fronts.get(axis, ())
-            for v in found.variants
-            if v.label == label
-        ]
+        spots = {s.name: (s.points[0].x, s.points[0].y) for s in series}
+        front = [spots[label] for label in found.fronts.get(axis, ())]
         title = f"{column} score against {words}, with the Pareto front"
-        plot = plots.scatter(series, front, words, f"{column} score", FORMS[axis], _score, title)
+        names = (f"{words}, {sign}", f"{column} score")
+        plot = plots.scatter(series, front, *names, _plain, _score, title)
         out.append(panels.figure(f"Score against {words}", plot))
     return element("div", out, class_="two") if out else None
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.6g}"
 
 
 def _front_words(found: Comparison) -> Markup | None:

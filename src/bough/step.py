@@ -92,8 +92,10 @@ class Stepper:
         """Learn from these examples; several parts are accumulated into one step."""
         losses: dict[str, float] = {}
         tokens = 0
+        apart = cosines or self.combiner.apart
+        before = self.chance.get_state()
         for part, share in zip(parts, _shares(parts), strict=True):
-            found, size = self._backward(part, share, apart=cosines or self.combiner.apart)
+            found, size = self._backward(part, share, apart)
             tokens += size
             for name, value in found.items():
                 losses[name] = losses.get(name, 0.0) + value * share[name]
@@ -107,7 +109,8 @@ class Stepper:
         optimiser.set_lr(self.optimiser, lr)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        self.weighting.learn(self._again(parts) if self.weighting.looks_back else None)
+        looks_back = self.weighting.looks_back
+        self.weighting.learn(self._again(parts, before, apart) if looks_back else None)
         if self.average is not None:
             self.average.update()
         return Step(losses, tokens, norm, between)
@@ -120,16 +123,24 @@ class Stepper:
         Apart costs the same: every example belongs to one task, so the tasks' graphs are disjoint.
         """
         groups = [{name: which} for name, which in part.items()] if apart else [part]
-        batches = [collate(self.examples, group) for group in groups]
-        found: dict[str, Tensor] = {}
-        for batch in batches:
-            found |= self._losses(batch, Dice(self.chance, self.training.dropout))
+        found, tokens = self._forward(groups, self.chance)
         scaled = self.weighting.scale(found)
         for group in groups:
             torch.stack([scaled[name] * share[name] for name in group]).sum().backward()
             self.combiner.take(*group)
-        values = {name: value.item() for name, value in found.items()}
-        return values, sum(batch.tokens for batch in batches)
+        return {name: value.item() for name, value in found.items()}, tokens
+
+    def _forward(
+        self, groups: Sequence[Mapping[str, Ints]], chance: torch.Generator
+    ) -> tuple[dict[str, Tensor], int]:
+        """The losses of each group of tasks, and how many tokens they took."""
+        found: dict[str, Tensor] = {}
+        tokens = 0
+        for group in groups:
+            batch = collate(self.examples, group)
+            found |= self._losses(batch, Dice(chance, self.training.dropout))
+            tokens += batch.tokens
+        return found, tokens
 
     def _losses(self, batch: Batch, dice: Dice | None) -> dict[str, Tensor]:
         with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
@@ -145,12 +156,17 @@ class Stepper:
         }
 
     @torch.no_grad()
-    def _again(self, parts: Sequence[Mapping[str, Ints]]) -> dict[str, Tensor]:
-        """The losses of the same examples after the step."""
+    def _again(
+        self, parts: Sequence[Mapping[str, Ints]], chance: Tensor, apart: bool
+    ) -> dict[str, Tensor]:
+        """The losses of the same examples after the step, with the same dropout."""
+        replay = torch.Generator(self.device)
+        replay.set_state(chance)
         after: dict[str, Tensor] = {}
         for part, share in zip(parts, _shares(parts), strict=True):
-            for name, value in self._losses(collate(self.examples, part), None).items():
-                after[name] = after.get(name, torch.zeros(())) + value * share[name]
+            groups = [{name: which} for name, which in part.items()] if apart else [part]
+            for name, value in self._forward(groups, replay)[0].items():
+                after[name] = after.get(name, torch.zeros_like(value)) + value * share[name]
         return after
 
     def state(self) -> dict[str, Any]:

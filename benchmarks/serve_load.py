@@ -1,0 +1,259 @@
+"""The server under load from another process: speed, order, overload, and a clean end.
+
+    python benchmarks/serve_load.py [--seconds 60] [--clients 64] [--run RUN]
+
+Clients on the loopback send requests of one text, and of one to sixteen texts, of mixed lengths, as
+fast as answers come. Every answer is compared with the offline prediction, after the clock has
+stopped. Speed is told as a share of offline `predict` on the same texts, measured before and after
+each load in turn. Then ten times the queue is asked for at once, and then the server is told to end
+under load. Server and clients share the machine's cores, so the clients' work counts against the
+server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import peer
+from bough import encoder
+from bough.model import MultiTaskModel, load
+from bough.network import Network, plan_of
+
+QUEUE = 256
+LATE = 0.1  # seconds before the signal within which a request may not have reached the server yet
+
+
+# The side of the clients, in a process of its own.
+
+
+def request(body: dict, host: str) -> bytes:
+    content = json.dumps(body).encode()
+    head = f"POST /predict HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
+
+
+async def exchange(reader, writer, message: bytes) -> tuple[int, bytes]:
+    writer.write(message)
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+    length = int(head.split("content-length: ")[1].split("\r\n")[0])
+    return int(head.split(" ")[1]), await reader.readexactly(length)
+
+
+async def client(number: int, job: dict, texts: list, done: list, until: float) -> None:
+    """(chosen texts, status, body, begun, ended) of every request; status 0: no answer."""
+    rng = random.Random(number)
+    host, port = job["address"]
+    reader, writer = await asyncio.open_connection(host, port)
+    while time.time() < until:
+        chosen = [rng.randrange(len(texts)) for _ in range(rng.choice(job["sizes"]))]
+        message = request({"texts": [texts[i] for i in chosen]}, host)
+        began = time.time()
+        try:
+            status, body = await exchange(reader, writer, message)
+        except (OSError, asyncio.IncompleteReadError):
+            done.append((chosen, 0, b"", began, time.time()))
+            break
+        done.append((chosen, status, body, began, time.time()))
+    writer.close()
+
+
+async def load_server(job: dict, texts: list) -> list:
+    done: list = []
+    until = time.time() + job["seconds"]
+    await asyncio.gather(*(client(n, job, texts, done, until) for n in range(job["clients"])))
+    return done
+
+
+def close(a, b) -> bool:
+    if isinstance(b, dict):
+        return a.keys() == b.keys() and all(close(a[k], b[k]) for k in b)
+    return abs(a - b) < 1e-4 if isinstance(b, float) else a == b
+
+
+def be_clients(file: Path) -> None:
+    job = json.loads(file.read_text())
+    known = json.loads(Path(job["texts"]).read_text())
+    texts, truth = known["texts"], known["answers"]
+    done = asyncio.run(load_server(job, texts))
+    wrong = 0
+    for chosen, status, body, _, _ in done:
+        if status == 200:
+            answers = json.loads(body)["answers"]
+            wrong += len(answers) != len(chosen) or not all(
+                close(answer, truth[i]) for answer, i in zip(answers, chosen, strict=False)
+            )
+    good = [d for d in done if d[1] == 200]
+    print(
+        json.dumps(
+            {
+                "statuses": Counter(str(status) for _, status, *_ in done),
+                "wrong": wrong,
+                "texts": sum(len(chosen) for chosen, *_ in good),
+                "seconds": max(d[4] for d in done) - min(d[3] for d in done),
+                "took": [[max(len(str(texts[i])) for i in d[0]), d[4] - d[3]] for d in good],
+                "lost": [began for _, status, _, began, _ in done if not status],
+                "sent": [began for _, _, _, began, _ in done],
+            }
+        )
+    )
+
+
+# The side of the server.
+
+
+class Bench:
+    def __init__(self, folder: Path, run: Path | None, count: int):
+        self.folder = folder
+        self.run = run or make_model(folder)
+        self.model = load(self.run)
+        self.texts = mixed_texts(self.model, count)
+        truth = self.model.predict(self.texts)
+        known = {
+            "texts": self.texts,
+            "answers": [{t: a.plain() for t, a in one.items()} for one in truth],
+        }
+        self.known = folder / "texts.json"
+        self.known.write_text(json.dumps(known))
+
+    def offline(self) -> float:
+        began = time.perf_counter()
+        self.model.predict(self.texts)
+        return len(self.texts) / (time.perf_counter() - began)
+
+    def start(self) -> tuple[subprocess.Popen, tuple[str, int]]:
+        command = [sys.executable, "-c", "from bough.cli import main; main()", "serve"]
+        options = ["--port", "0", "--queue", str(QUEUE)]
+        process = subprocess.Popen(
+            [*command, str(self.run), *options], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        host, port = line.split("http://")[1].split()[0].split(":")
+        return process, (host, int(port))
+
+    def clients(self, address, seconds: float, clients: int, sizes) -> subprocess.Popen:
+        job = {
+            "address": address,
+            "seconds": seconds,
+            "clients": clients,
+            "sizes": sizes,
+            "texts": str(self.known),
+        }
+        file = self.folder / "job.json"
+        file.write_text(json.dumps(job))
+        return subprocess.Popen(
+            [sys.executable, __file__, "--job", str(file)], stdout=subprocess.PIPE, text=True
+        )
+
+
+def told(process: subprocess.Popen) -> dict:
+    out, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit("the clients failed")
+    return json.loads(out)
+
+
+def make_model(folder: Path) -> Path:
+    """MiniLM with fresh heads: what the answers say does not matter here."""
+    tasks, _ = peer.load_rows(peer.real_or_embedded())
+    pretrained = encoder.load("minilm")
+    network = Network.pretrained(plan_of("split@3", tasks, pretrained.shape), tasks, pretrained, 0)
+    return MultiTaskModel(network, pretrained.tokenizer, 512).save(folder / "model")
+
+
+def mixed_texts(model: MultiTaskModel, count: int) -> list:
+    """Rows of all tasks; one in twenty is a paragraph made of many rows."""
+    _, train = peer.load_rows(peer.real_or_embedded())
+    rng = random.Random(0)
+    rows = [row for own in train.values() for row in rng.sample(own.texts, min(count, len(own)))]
+    forms = {len(task.columns) for task in model.tasks.values()}
+    rows = [row for row in rows if len(row) in forms]
+    texts = []
+    for _ in range(count):
+        row = rng.choice(rows)
+        if rng.random() < 0.05 and 1 in forms:
+            row = (" ".join(rng.choice(rows)[0] for _ in range(rng.randrange(5, 30))),)
+        texts.append(row[0] if len(row) == 1 else row)
+    return texts
+
+
+def speed(bench: Bench, name: str, seconds: float, clients: int, sizes) -> None:
+    before = bench.offline()
+    process, address = bench.start()
+    found = told(bench.clients(address, seconds, clients, sizes))
+    process.terminate()
+    code = process.wait()
+    after = bench.offline()
+    rate, alone = found["texts"] / found["seconds"], (before + after) / 2
+    took = sorted(found["took"])
+    parts = [took[: len(took) // 2], took[-len(took) // 20 :]]
+    short, long = ([1000 * s for _, s in part] for part in parts)
+    print(
+        f"{name}: {rate:.0f} texts/s, offline {alone:.0f}: ratio {rate / alone:.2f}; "
+        f"statuses {found['statuses']}, wrong answers {found['wrong']}, exit code {code}"
+    )
+    for words, part in (("shorter half", short), ("longest 5 %", long)):
+        tail = statistics.quantiles(part, n=20)[-1]
+        print(f"  {words}: median {statistics.median(part):.0f} ms, 95 % within {tail:.0f} ms")
+
+
+def overload(bench: Bench, clients: int) -> None:
+    """Ten times the queue at once, for a while; then the end under load."""
+    process, address = bench.start()
+    each = [10 * QUEUE // clients]
+    found = told(bench.clients(address, 5, clients, each))
+    print(
+        f"ten times the queue ({clients} clients, {each[0]} texts each): "
+        f"statuses {found['statuses']}, wrong answers {found['wrong']}"
+    )
+    running = bench.clients(address, 60, clients, [1, 2, 4])
+    time.sleep(4)
+    moment = time.time()
+    process.send_signal(signal.SIGTERM)
+    found = told(running)
+    code = process.wait()
+    early = [began for began in found["lost"] if began < moment - LATE]
+    under_way = sum(began < moment for began in found["sent"]) - sum(
+        began < moment for began in found["lost"]
+    )
+    print(
+        f"SIGTERM under load: {under_way} requests sent before it were answered, "
+        f"{len(early)} lost; statuses {found['statuses']}, wrong answers {found['wrong']}, "
+        f"ended with exit code {code} after {time.time() - moment:.1f} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--texts", type=int, default=2000, help="different texts")
+    parser.add_argument("--run", type=Path, help="a run; by default MiniLM with fresh heads")
+    parser.add_argument("--job", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.job:
+        be_clients(args.job)
+        return
+    print(f"{os.cpu_count()} cores, {args.clients} clients, {args.seconds:g} s each")
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), args.run, args.texts)
+        bench.offline()
+        speed(bench, "one text each", args.seconds, args.clients, [1])
+        speed(bench, "1 to 16 texts", args.seconds, args.clients, [1, 1, 2, 4, 8, 16])
+        overload(bench, args.clients)
+
+
+if __name__ == "__main__":
+    main()
