@@ -26,6 +26,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
+
 import peer
 from bough import encoder
 from bough.model import MultiTaskModel, load
@@ -104,6 +106,7 @@ def be_clients(file: Path) -> None:
                 "seconds": max(d[4] for d in done) - min(d[3] for d in done),
                 "took": [[max(len(str(texts[i])) for i in d[0]), d[4] - d[3]] for d in good],
                 "lost": [began for _, status, _, began, _ in done if not status],
+                "processor": time.process_time(),
                 "sent": [began for _, _, _, began, _ in done],
             }
         )
@@ -132,11 +135,10 @@ class Bench:
         self.model.predict(self.texts)
         return len(self.texts) / (time.perf_counter() - began)
 
-    def start(self) -> tuple[subprocess.Popen, tuple[str, int]]:
+    def start(self, *options: str) -> tuple[subprocess.Popen, tuple[str, int]]:
         command = [sys.executable, "-c", "from bough.cli import main; main()", "serve"]
-        options = ["--port", "0", "--queue", str(QUEUE)]
         process = subprocess.Popen(
-            [*command, str(self.run), *options], stdout=subprocess.PIPE, text=True
+            [*command, str(self.run), "--port", "0", *options], stdout=subprocess.PIPE, text=True
         )
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -189,10 +191,17 @@ def mixed_texts(model: MultiTaskModel, count: int) -> list:
     return texts
 
 
+def processor_time(process: subprocess.Popen) -> float:
+    times = psutil.Process(process.pid).cpu_times()
+    return times.user + times.system
+
+
 def speed(bench: Bench, name: str, seconds: float, clients: int, sizes) -> None:
     before = bench.offline()
     process, address = bench.start()
+    spent = processor_time(process)
     found = told(bench.clients(address, seconds, clients, sizes))
+    spent = processor_time(process) - spent
     process.terminate()
     code = process.wait()
     after = bench.offline()
@@ -204,6 +213,11 @@ def speed(bench: Bench, name: str, seconds: float, clients: int, sizes) -> None:
         f"{name}: {rate:.0f} texts/s, offline {alone:.0f}: ratio {rate / alone:.2f}; "
         f"statuses {found['statuses']}, wrong answers {found['wrong']}, exit code {code}"
     )
+    each = 1000 / found["texts"]
+    print(
+        f"  processor time of a text: server {spent * each:.2f} ms, "
+        f"clients {found['processor'] * each:.2f} ms"
+    )
     for words, part in (("shorter half", short), ("longest 5 %", long)):
         tail = statistics.quantiles(part, n=20)[-1]
         print(f"  {words}: median {statistics.median(part):.0f} ms, 95 % within {tail:.0f} ms")
@@ -211,7 +225,7 @@ def speed(bench: Bench, name: str, seconds: float, clients: int, sizes) -> None:
 
 def overload(bench: Bench, clients: int) -> None:
     """Ten times the queue at once, for a while; then the end under load."""
-    process, address = bench.start()
+    process, address = bench.start("--queue", str(QUEUE))
     each = [10 * QUEUE // clients]
     found = told(bench.clients(address, 5, clients, each))
     print(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from bough.encoder import Encoder
 
-from . import tiny
+from . import folders, tiny
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -24,6 +25,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BOUGH_CACHE", str(tmp_path_factory.mktemp("states")))
         yield
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small encoder's folder, `rows` with a few of the embedded rows beside it."""
+    folder = tmp_path_factory.mktemp("tiny")
+    folders.data(folder / "rows")
+    return folders.encoder(folder / "encoder", width=16)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -699,8 +698,6 @@ def test_a_network_asks_for_what_fits(tiny_encoder: Encoder) -> None:
     plan = plan_of("full", TASKS, tiny_encoder.shape)
     with pytest.raises(ValueError, match="the plan is for"):
         Network(plan, {"a": TASKS["a"]}, tiny_encoder.shape)
-    with pytest.raises(ValueError, match="pooler"):
-        Network(replace(plan, pooler=(None,) * 3), TASKS, tiny_encoder.shape)
     pair = {"a": tiny.task(), "b": tiny.task(joint=True)}
     with pytest.raises(Mistake, match="judges one text"):
         tiny.network("feed:b>a", pair, tiny_encoder)

@@ -255,6 +255,60 @@ def _bert_like(layers: int) -> Any:
     return Shape("bert", 768, layers, 12, 3072, 30522, 512, 2, 768, 0, "gelu", 1e-12)
 
 
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Run directories, surveys, folders of runs.")
+]
+Baseline = Annotated[
+    str | None, typer.Option(metavar="LABEL", help="The variant that the others are held against.")
+]
+Split = Annotated[str, typer.Option(help="Which rows: dev or test.")]
+Tasks = Annotated[
+    str | None, typer.Option("--tasks", metavar="A,B", help="Only these tasks, where runs differ.")
+]
+
+
+@app.command()
+def compare(
+    runs: Runs,
+    baseline: Baseline = None,
+    split: Split = "dev",
+    tasks: Tasks = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the tables as Markdown, too.")
+    ] = None,
+) -> None:
+    """Say what runs score, what they cost, and which differences are real."""
+    from bough import findings
+    from bough.compare import compare as make
+    from bough.files import write_atomically
+
+    found = make(runs, baseline=baseline, split=split, tasks=tasks.split(",") if tasks else None)
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=1))
+    else:
+        findings.show(found)
+    if markdown is not None:
+        write_atomically(markdown, findings.markdown(found))
+
+
+@app.command()
+def report(
+    runs: Runs,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", help="An .html file, or .md.")
+    ] = Path("report.html"),
+    baseline: Baseline = None,
+    split: Split = "dev",
+    tasks: Tasks = None,
+) -> None:
+    """Write the comparison of runs as one page that opens offline."""
+    from bough.report import write
+
+    asked = tasks.split(",") if tasks else None
+    print(write(runs, out, baseline=baseline, split=split, tasks=asked))
+
+
 @app.command()
 def schema() -> None:
     """Print the JSON schema of a recipe."""

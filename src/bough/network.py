@@ -36,9 +36,6 @@ class Network(nn.Module):
         super().__init__()
         if tuple(tasks) != plan.tasks:
             raise ValueError(f"the plan is for {plan.tasks}, the tasks are {tuple(tasks)}")
-        pooled = tuple(name for name, task in tasks.items() if task.pooling == "pooler")
-        if pooled != plan.pooled:
-            raise ValueError(f"the plan has a pooler for {plan.pooled}, the tasks for {pooled}")
         self.plan = plan
         self.tasks = dict(tasks)
         self.shape = shape

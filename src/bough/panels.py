@@ -317,10 +317,12 @@ def _worst(found: Comparison, name: str, examples: Sequence[Example]) -> Markup:
         rows.append(
             element(
                 "tr",
-                element("td", element("span", e.id, title=f"row {e.number + 1} of the split")),
+                element("td", e.id, class_="short", data_name="row", title=f"row {e.number + 1}"),
                 element("td", texts if e.texts else "(text not at hand)"),
-                element("td", e.truth), element("td", e.said),
-                element("td", miss, class_="number", data_sort=f"{e.miss:.4f}"),
+                element("td", e.truth, class_="short", data_name="true"),
+                element("td", e.said, class_="short", data_name="answered"),
+                element("td", miss, class_="short number", data_name=head[-1],
+                        data_sort=f"{e.miss:.4f}"),
                 hidden=i >= WORST, data_more=1 if i >= WORST else None,
                 data_true=e.truth, data_said=e.said,
             )
@@ -360,8 +362,8 @@ def contradictions(found: Sequence[Contradictions], label: str) -> Markup:
                 element(
                     "tr",
                     element("td", [element("div", t, class_="text") for t in c.texts]),
-                    [element("td", answer) for answer in c.answers],
-                    element("td", f"{c.source} {c.truth}"),
+                    [element("td", answer, class_="short") for answer in c.answers],
+                    element("td", f"{c.source} {c.truth}", class_="short", data_name="truth"),
                 )
                 for c in one.worst
             ]

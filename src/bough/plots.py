@@ -282,7 +282,7 @@ def heat(
     ]  # fmt: skip
     every = max(1, math.ceil(len(rows) / 14))
     for n, name in enumerate(rows):
-        if n % every == 0 or n == len(rows) - 1:
+        if n % every == 0:
             y = top + (n + 0.5) * tall / len(rows)
             parts.append(_text(left - 6, y + 4, name, "tick", "end"))
     longest = max(map(len, columns)) * LETTER + 14

@@ -10,13 +10,14 @@ import io
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -546,3 +547,13 @@ def _sample(examples: Examples, most: int | None) -> Examples:
     kept = np.sort(np.random.default_rng(0).permutation(len(examples))[:most])
     targets = None if examples.targets is None else examples.targets[torch.from_numpy(kept)]
     return replace(examples, seats=examples.seats[kept], targets=targets)
+
+
+class _Room(ModuleType):
+    """`bough.train` names this room as well as the public function: calling the room trains."""
+
+    def __call__(self, *args: Any, **options: Any) -> Run:
+        return train(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Room
