@@ -55,8 +55,9 @@ def weights(shape: Shape) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     d = shape.width
     sizes = {
-        "words": (shape.vocabulary, d), "positions": (shape.positions, d), "types": (shape.types, d),
-        "qkv": (d, d), "out": (d, d), "up": (shape.inner, d), "down": (d, shape.inner), "dense": (d, d),
+        "words": (shape.vocabulary, d), "positions": (shape.positions, d),
+        "types": (shape.types, d), "qkv": (d, d), "out": (d, d), "up": (shape.inner, d),
+        "down": (d, shape.inner), "dense": (d, d),
     }  # fmt: skip
     out: dict[str, torch.Tensor] = {}
     for ours, theirs in expected(shape).items():
@@ -97,3 +98,9 @@ def recipe(
         "tasks": {name: TASKS[name] for name in tasks},
         "training": settings,
     }
+
+
+def small(folder: Path, tasks: tuple[str, ...] = tuple(TASKS), **training: Any) -> dict[str, Any]:
+    """A recipe on the fixture `tiny_folder` and its few rows."""
+    settings = {"batch": 8, "log_every": 1, **training}
+    return recipe(folder, tasks, folder.parent / "rows", **settings)

@@ -62,6 +62,31 @@ def _root(
 
 
 @app.command()
+def init(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Data: .csv, .tsv, .jsonl or .parquet."),
+    ],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="RECIPE", help="Where the recipe is written.")
+    ] = Path("recipe.yaml"),
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The text's column; give it twice for a pair."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The label's column; several make several tasks."),
+    ] = None,
+) -> None:
+    """Look at data files, guess the tasks and write a recipe that trains them."""
+    from bough.init import init as write
+
+    for line in write(files, out, text or (), label or ()).lines():
+        print(line)
+
+
+@app.command()
 def train(
     recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe file.")] = None,
     out: Annotated[

@@ -236,9 +236,10 @@ class MultiTaskModel:
         }
 
     def weights(self) -> bytes:
-        """All weights in safetensors form, each once."""
+        """All weights in safetensors form, each once; the same weights are always the same bytes,
+        so there is one entry of metadata only (the library writes several in any order)."""
         tensors = {k: v.detach().contiguous().cpu() for k, v in self.network.state_dict().items()}
-        return save(tensors, {"format": "pt", "bough": bough.__version__})
+        return save(tensors, {"format": "pt"})
 
     def save(self, folder: str | Path) -> Path:
         """Write the model's folder; files that are there are replaced one by one, each whole."""

@@ -130,10 +130,11 @@ def _cosine_map(lines: Sequence[dict[str, Any]], pair: str, label: str) -> Marku
     for step in reversed(steps):
         heads[column[step]] = _whole(step)
     a, _, b = pair.partition("+")
-    mean = float(np.nanmean(means))
-    caption = [f"{a} and {b}", element("small", f" mean cosine {number(mean, 2, signed=True)}")]
+    mean, reach = float(np.nanmean(means)), max(0.1, float(np.nanquantile(np.abs(means), 0.98)))
+    words = f" mean {number(mean, 2, signed=True)}, full colour at ±{number(reach, 2)}"
+    caption = [f"{a} and {b}", element("small", words)]
     title = f"{label}: cosine between the gradients of {a} and {b}, per place over steps"
-    return figure(caption, plots.heat(means, heads, places, "step", title, reach=0.6))
+    return figure(caption, plots.heat(means, heads, places, "step", title, reach=reach))
 
 
 # --- answers -------------------------------------------------------------------------------------

@@ -27,12 +27,12 @@ from bough import notation
 from bough.draft import Draft, mapped
 from bough.mistakes import Mistake, nearest
 from bough.tables import place
-from bough.tasks import SPLITS, Hub, Task, listed, misfit
+from bough.tasks import SPLITS, Hub, Limit, Task, listed, misfit
 
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_RESERVED = ("all", *SELECTORS)  # words that plans and `select` use for something else
+RESERVED = ("all", *SELECTORS)  # words that plans and `select` use for something else
 
 
 def _moment(value: object) -> object:
@@ -81,6 +81,15 @@ class Training(BaseModel):
 
     epochs: int = Field(3, ge=1, description="Epochs; how long one is depends on `sampling`.")
     steps: int | None = Field(None, ge=1, description="Steps of the whole run; overrides epochs.")
+    tokens: int | None = Field(
+        None, ge=1, description="Tokens of the whole run, about; overrides epochs."
+    )
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        description="Minutes of the whole run's steps by the clock; overrides epochs. The only "
+        "length with which a run does not come out the same again.",
+    )
     steps_per_epoch: int | None = Field(
         None, ge=1, description="Steps of an epoch, instead of what `sampling` makes of the data."
     )
@@ -259,7 +268,7 @@ class Recipe(BaseModel):
         for name in self.tasks:
             if not _NAME.fullmatch(name):
                 yield ("tasks", name), "a task's name has letters, digits, - and _ only"
-            if name in _RESERVED:
+            if name in RESERVED:
                 yield ("tasks", name), "this name has a meaning of its own; take another"
         for name in self.training.weights:
             if name not in self.tasks:
@@ -273,8 +282,13 @@ class Recipe(BaseModel):
         if select not in known:
             said = f"{select!r} is no score; expected {listed(known)}{nearest(select, known)}"
             yield ("training", "select"), said
-        if self.training.phases and self.training.steps is not None:
-            yield ("training", "steps"), "phases have their own lengths; leave `steps` out"
+        lengths = [k for k in ("steps", "tokens", "minutes") if getattr(self.training, k)]
+        if self.training.phases and lengths:
+            said = f"phases have their own lengths; leave `{lengths[0]}` out"
+            yield ("training", lengths[0]), said
+        if len(lengths) > 1:
+            said = f"the run has its length by `{lengths[0]}` already; keep one of the two"
+            yield ("training", lengths[1]), said
 
 
 def schema() -> dict[str, Any]:
@@ -291,6 +305,8 @@ def _keys(path: notation.Path) -> Mapping[str, FieldInfo] | None:
             return Task.model_fields
         case ("tasks", _, split) if split in SPLITS:
             return Hub.model_fields
+        case ("tasks", _, "limit"):
+            return Limit.model_fields
         case ("training",):
             return Training.model_fields
         case ("training", "phases", _):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,8 +71,30 @@ def load(
         task = _settled(name, task, train)
     use: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
     return task, {
-        split: _checked(name, task, table, policy, use[split]) for split, table in tables.items()
+        split: _limited(_checked(name, task, table, policy, use[split]), task, split)
+        for split, table in tables.items()
     }
+
+
+def _limited(rows: Rows, task: Task, split: Split) -> Rows:
+    """The rows that the task's limit leaves: of the same file always the same, in their order.
+
+    A higher limit adds rows to those of a lower one.
+    """
+    most = getattr(task.limit, split)
+    if most is None or most >= len(rows):
+        return rows
+    kept = sorted(random.Random(0).sample(range(len(rows)), len(rows))[:most])
+    note = f"{rows.source}: {most:,} of {len(rows):,} rows are used, as limit.{split} says"
+    labels: Any = None if rows.labels is None else [rows.labels[i] for i in kept]
+    return replace(
+        rows,
+        texts=[rows.texts[i] for i in kept],
+        labels=labels,
+        ids=[rows.ids[i] for i in kept],
+        lines=[rows.lines[i] for i in kept],
+        notes=(*rows.notes, note),
+    )
 
 
 def read(

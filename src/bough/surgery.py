@@ -194,7 +194,7 @@ def gradvac(
                 sine, wanted = (math.sqrt(max(1 - c * c, 0.0)) for c in (cosine, target))
                 turn = target * sine - cosine * wanted
                 bent[i, j] += length * turn / (lengths[j] * wanted + small)
-            targets[pair] = (1 - rate) * target + rate * cosine
+            targets[pair] = float((1 - rate) * target + rate * cosine)
     return np.asarray(bent.sum(0), dtype=np.float64)
 
 

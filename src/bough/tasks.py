@@ -112,6 +112,16 @@ class Hub(BaseModel):
     )
 
 
+class Limit(BaseModel):
+    """How many rows of each split are used at most; always the same ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: int | None = Field(None, ge=1, description="Most rows to learn from.")
+    dev: int | None = Field(None, ge=1, description="Most rows to choose the best model by.")
+    test: int | None = Field(None, ge=1, description="Most rows for the end.")
+
+
 Record = dict[str, Any] | tuple[Any, ...]
 
 
@@ -239,6 +249,10 @@ class Task(BaseModel):
     )
     dev: Source | None = Field(None, description="Rows to choose the best model by.")
     test: Source | None = Field(None, description="Rows for the end; they need no labels.")
+    limit: Limit = Field(
+        default_factory=Limit,
+        description="Most rows of each split, drawn once and for all; null takes all of them.",
+    )
     labels: Classes | None = Field(
         None, description="The classes, in order; found in the train rows if left out."
     )

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from bough import encoder as encoders
-from bough import measure, optimiser, rows, sampling
+from bough import measure, optimiser, rows, sampling, surgery, weighting
 from bough.batches import Deck, Examples, Ints
 from bough.display import Display, Moment, Silent
 from bough.evaluate import Predictions, predict, score, selected
@@ -242,6 +242,7 @@ class Trainer:
             name: _sample(own, recipe.training.evaluate_rows) for name, own in self.dev.items()
         }
         self.phases = recipe.training.phases or (None,)
+        self._check()
         self.place = Place()
         self.state = state
         self.saved = time.monotonic()
@@ -266,6 +267,20 @@ class Trainer:
                 )
         self._finish()
 
+    def _check(self) -> None:
+        """Whatever can be wrong with the settings is found before anything is written."""
+        surgery.parse(self.recipe.training.combine)
+        weighting.check(self.recipe.training.weighting)
+        for phase in self.phases:
+            self._course(phase)
+
+    def _course(self, phase: Phase | None) -> tuple[Training, sampling.Sampler, int]:
+        """A phase's settings, whose turn it is in it, and its steps."""
+        training = self.recipe.training if phase is None else phase.over(self.recipe.training)
+        sizes = {name: len(own) for name, own in self.train.items()}
+        lengths = {name: float(own.lengths.mean()) for name, own in self.train.items()}
+        return training, *_course(training, sizes, lengths)
+
     def _begin(self) -> None:
         self.writer.write("recipe.yaml", self.recipe.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
@@ -287,11 +302,10 @@ class Trainer:
                     )
 
     def _phase(self, phase: Phase | None) -> None:
-        training = self.recipe.training if phase is None else phase.over(self.recipe.training)
-        self.training = training
+        self.training, self.sampler, self.steps = self._course(phase)
+        training = self.training
         self.network.hold(phase is not None and phase.frozen)
-        sizes = {name: len(own) for name, own in self.train.items()}
-        self.sampler, self.steps = _course(training, sizes)
+        self._forecast()
         given = self.recipe.task_weights()
         weights = {name: given[name] * self.sampler.factors[name] for name in self.tasks}
         seed = [training.seed, self.place.phase]
@@ -361,9 +375,18 @@ class Trainer:
         place.step, place.done, place.total = place.step + 1, place.done + 1, place.total + 1
         place.tokens, place.seconds = place.tokens + step.tokens, place.seconds + seconds
         place.step_seconds.append(seconds)
+        self._forecast()
         for name, value in step.losses.items():
             self.losses[name].append(value)
         self._tell(lr, step, seconds)
+
+    def _forecast(self) -> None:
+        """By the clock, the number of steps is what the pace so far makes of the minutes."""
+        place, minutes = self.place, self.training.minutes
+        if minutes is None or not place.done:
+            return
+        share = place.seconds / (60 * minutes)
+        self.steps = place.done if share >= 1 else max(place.done + 1, round(place.done / share))
 
     def _tell(self, lr: float, step: Step, seconds: float) -> None:
         place = self.place
@@ -518,19 +541,39 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-def _course(training: Training, sizes: Mapping[str, int]) -> tuple[sampling.Sampler, int]:
-    """The sampler, and how many steps it is asked for. Accumulation makes for larger and fewer
-    steps: an epoch sees as many examples as without it."""
+def _course(
+    training: Training, sizes: Mapping[str, int], lengths: Mapping[str, float]
+) -> tuple[sampling.Sampler, int]:
+    """The sampler, and how many steps it is asked for; `lengths` are the examples' mean tokens.
+    Accumulation makes for larger and fewer steps: an epoch sees as many examples as without it."""
     batch = training.batch * training.accumulate
 
     def sampler(epochs: int) -> sampling.Sampler:
         return sampling.parse(training.sampling, sizes, batch, epochs, training.steps_per_epoch)
 
+    def epochs_of(steps: int) -> int:
+        return max(1, math.ceil(steps / sampler(1).steps(0)))
+
+    if training.tokens is not None:
+        # Whose turn it is may depend on the number of epochs, which depends on whose turn it is.
+        epochs = epochs_of(round(training.tokens / _tokens(sampler(1), 1, lengths)))
+        steps = max(1, round(training.tokens / _tokens(sampler(epochs), epochs, lengths)))
+        return sampler(epochs_of(steps)), steps
     if training.steps is None:
         chosen = sampler(training.epochs)
         return chosen, sum(chosen.steps(epoch) for epoch in range(training.epochs))
-    per_epoch = sampler(1).steps(0)
-    return sampler(max(1, math.ceil(training.steps / per_epoch))), training.steps
+    return sampler(epochs_of(training.steps)), training.steps
+
+
+def _tokens(sampler: sampling.Sampler, epochs: int, lengths: Mapping[str, float]) -> float:
+    """Mean tokens of a step, from the draws of a few epochs spread over the run."""
+    rng = np.random.default_rng(0)
+    found = [
+        sum(lengths[name] * count for name, count in sampler.draw(epoch, step, rng).items())
+        for epoch in {round(e) for e in np.linspace(0, epochs - 1, min(epochs, 5))}
+        for step in range(sampler.steps(epoch))
+    ]
+    return float(np.mean(found))
 
 
 def _parts(dealt: Mapping[str, Ints], number: int) -> list[dict[str, Ints]]:
