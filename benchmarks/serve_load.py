@@ -13,7 +13,6 @@ server.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import random
@@ -23,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 
 import psutil
@@ -33,87 +31,9 @@ from bough import encoder
 from bough.model import MultiTaskModel, load
 from bough.network import Network, plan_of
 
+CLIENTS = Path(__file__).with_name("serve_clients.py")
 QUEUE = 256
 LATE = 0.1  # seconds before the signal within which a request may not have reached the server yet
-
-
-# The side of the clients, in a process of its own.
-
-
-def request(body: dict, host: str) -> bytes:
-    content = json.dumps(body).encode()
-    head = f"POST /predict HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
-    return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
-
-
-async def exchange(reader, writer, message: bytes) -> tuple[int, bytes]:
-    writer.write(message)
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    length = int(head.split("content-length: ")[1].split("\r\n")[0])
-    return int(head.split(" ")[1]), await reader.readexactly(length)
-
-
-async def client(number: int, job: dict, texts: list, done: list, until: float) -> None:
-    """(chosen texts, status, body, begun, ended) of every request; status 0: no answer."""
-    rng = random.Random(number)
-    host, port = job["address"]
-    reader, writer = await asyncio.open_connection(host, port)
-    while time.time() < until:
-        chosen = [rng.randrange(len(texts)) for _ in range(rng.choice(job["sizes"]))]
-        message = request({"texts": [texts[i] for i in chosen]}, host)
-        began = time.time()
-        try:
-            status, body = await exchange(reader, writer, message)
-        except (OSError, asyncio.IncompleteReadError):
-            done.append((chosen, 0, b"", began, time.time()))
-            break
-        done.append((chosen, status, body, began, time.time()))
-    writer.close()
-
-
-async def load_server(job: dict, texts: list) -> list:
-    done: list = []
-    until = time.time() + job["seconds"]
-    await asyncio.gather(*(client(n, job, texts, done, until) for n in range(job["clients"])))
-    return done
-
-
-def close(a, b) -> bool:
-    if isinstance(b, dict):
-        return a.keys() == b.keys() and all(close(a[k], b[k]) for k in b)
-    return abs(a - b) < 1e-4 if isinstance(b, float) else a == b
-
-
-def be_clients(file: Path) -> None:
-    job = json.loads(file.read_text())
-    known = json.loads(Path(job["texts"]).read_text())
-    texts, truth = known["texts"], known["answers"]
-    done = asyncio.run(load_server(job, texts))
-    wrong = 0
-    for chosen, status, body, _, _ in done:
-        if status == 200:
-            answers = json.loads(body)["answers"]
-            wrong += len(answers) != len(chosen) or not all(
-                close(answer, truth[i]) for answer, i in zip(answers, chosen, strict=False)
-            )
-    good = [d for d in done if d[1] == 200]
-    print(
-        json.dumps(
-            {
-                "statuses": Counter(str(status) for _, status, *_ in done),
-                "wrong": wrong,
-                "texts": sum(len(chosen) for chosen, *_ in good),
-                "seconds": max(d[4] for d in done) - min(d[3] for d in done),
-                "took": [[max(len(str(texts[i])) for i in d[0]), d[4] - d[3]] for d in good],
-                "lost": [began for _, status, _, began, _ in done if not status],
-                "processor": time.process_time(),
-                "sent": [began for _, _, _, began, _ in done],
-            }
-        )
-    )
-
-
-# The side of the server.
 
 
 class Bench:
@@ -156,7 +76,7 @@ class Bench:
         file = self.folder / "job.json"
         file.write_text(json.dumps(job))
         return subprocess.Popen(
-            [sys.executable, __file__, "--job", str(file)], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(CLIENTS), str(file)], stdout=subprocess.PIPE, text=True
         )
 
 
@@ -255,11 +175,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--texts", type=int, default=2000, help="different texts")
     parser.add_argument("--run", type=Path, help="a run; by default MiniLM with fresh heads")
-    parser.add_argument("--job", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.job:
-        be_clients(args.job)
-        return
     print(f"{os.cpu_count()} cores, {args.clients} clients, {args.seconds:g} s each")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), args.run, args.texts)

@@ -199,15 +199,18 @@ class Browser:
                     found.append(str(event["params"]["exceptionDetails"]))
                 case "Log.entryAdded":
                     entry = event["params"]["entry"]
+                    if entry["level"] == "verbose":  # advice
+                        continue
                     found.append(f"{entry['level']}: {entry['text']} {entry.get('url', '')}")
                 case "Runtime.consoleAPICalled" if event["params"]["type"] in ("error", "warning"):
                     found.append(str(event["params"]["args"]))
         return found
 
     def fetched(self) -> Sequence[str]:
-        """Every address that the page asked for."""
+        """Every address that the page asked for; the browser's own pictures come as data."""
         return [
             event["params"]["request"]["url"]
             for event in self.events
             if event.get("method") == "Network.requestWillBeSent"
+            and not event["params"]["request"]["url"].startswith("data:")
         ]

@@ -72,7 +72,7 @@ def weights(shape: Shape) -> dict[str, torch.Tensor]:
     return out
 
 
-def data(folder: Path, train: int = 64, dev: int = 32) -> Path:
+def data(folder: Path, train: int = 64, dev: int = 16) -> Path:
     """The first rows of the embedded files, for runs of a second."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in sorted(demo.folder().glob("*.csv")):

@@ -1,70 +1,164 @@
 """Answering files: texts in, one row of answers per text out, in the same order.
 
 A plain text file has one text per line, a tab between the two texts of a pair. A table (CSV, TSV,
-JSONL, Parquet) has columns; every task whose text columns are there answers.
+JSONL, Parquet) has columns; every task whose text columns are there answers. Lines are read and
+answers written as they come; a file of answers takes its place only when it is complete.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import json
+import os
+import shutil
 import sys
+import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TextIO
 
+from bough import rows
 from bough.display import progress
-from bough.files import write_atomically
+from bough.files import replacing
 from bough.mistakes import Mistake
 from bough.model import Answer, MultiTaskModel, Text, load
 from bough.tables import Wanted, open_table
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
+Row = tuple[str, dict[str, Text]]  # what names the row; each task's text in it
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Rows to be answered, as often as they are walked through."""
+
+    rows: Iterable[Row]
+    tasks: tuple[str, ...]  # all that some row asks for
+    total: int | None  # texts, where that is known beforehand
 
 
 def answer_file(
     source: str | Path, file: str, tasks: Sequence[str] | None, out: str | Path | None
 ) -> None:
     """Answer a file's texts and write CSV or JSONL, to a file or to standard output."""
-    if out is not None and Path(out).suffix not in (".csv", ".jsonl"):
-        raise Mistake(f"{out}: answers are written as .csv or .jsonl; choose one of these endings")
-    if out is not None and not Path(out).absolute().parent.is_dir():
-        raise Mistake(f"{out}: there is no folder {Path(out).parent}; make it first")
+    target = None if out is None else _target(Path(out), file)
     model = load(source)
-    table = Path(file).suffix.lower() in TABLES
-    rows = _table(model, file, tasks) if table else _lines(model, file, tasks)
-    asked = list(dict.fromkeys(t for _, found in rows for t in found))
-    form = "csv" if out is not None and Path(out).suffix == ".csv" else "jsonl"
-    text = io.StringIO(newline="")
-    writer = _CSV(text, model, asked) if form == "csv" else _JSONL(text)
-    for (label, _), answers in zip(rows, _answers(model, rows), strict=True):
-        writer.write(label, answers)
-        if out is None:
-            sys.stdout.write(text.getvalue())
-            text.seek(0)
-            text.truncate()
-    if out is not None:
-        write_atomically(Path(out), text.getvalue())
+    for name in tasks or ():
+        if name not in model.tasks:
+            raise model.unknown(name)
+    if Path(file).suffix.lower() in TABLES:
+        _answer(model, _table(model, file, tasks), target)
+    elif file == "-" and target is None:
+        # Nothing has to be known of the lines before the first is answered.
+        lines = _lines(model, sys.stdin.buffer, "standard input", tasks)
+        _answer(model, Asked(lines, (), None), None)
+    else:
+        with _opened(file) as text:
+            _answer(model, _text_file(model, text, file, tasks), target)
 
 
-Row = tuple[str, dict[str, Text]]  # what names the row; each task's text in it
+def _target(out: Path, file: str) -> Path:
+    if out.suffix not in (".csv", ".jsonl"):
+        raise Mistake(f"{out}: answers are written as .csv or .jsonl; choose one of these endings")
+    if not out.absolute().parent.is_dir():
+        raise Mistake(f"{out}: there is no folder {out.parent}; make it first")
+    if out.is_dir():
+        raise Mistake(f"{out} is a folder; give the name of a file")
+    if file != "-" and out.exists() and Path(file).exists() and out.samefile(file):
+        raise Mistake(f"{out} is the file to be answered; write the answers to another")
+    return out
 
 
-def _lines(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> list[Row]:
-    name = "standard input" if file == "-" else file
+def _answer(model: MultiTaskModel, asked: Asked, target: Path | None) -> None:
+    found = progress(answers(model, asked.rows), asked.total, "answering")
+    if target is None:
+        try:
+            _write(found, _JSONL(sys.stdout))
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader has seen enough, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    with replacing(target) as file:
+        jsonl = target.suffix == ".jsonl"
+        _write(found, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
+
+
+def _write(found: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV) -> None:
+    for label, answered in found:
+        writer.write(label, answered)
+
+
+def answers(model: MultiTaskModel, asked: Iterable[Row]) -> Iterator[tuple[str, dict[str, Answer]]]:
+    """Each row's answers; a text that several tasks ask about is encoded once."""
+    waiting: deque[Row] = deque()  # rows whose texts the model has taken and not yet answered
+
+    def texts() -> Iterator[tuple[Text, tuple[str, ...]]]:
+        for row in asked:
+            waiting.append(row)
+            for text in dict.fromkeys(row[1].values()):
+                yield text, tuple(task for task, own in row[1].items() if own == text)
+
+    found = model.answer(texts())
+    for first in found:
+        label, wanted = waiting.popleft()
+        merged = dict(first)
+        for _ in range(len(set(wanted.values())) - 1):
+            merged |= next(found)
+        yield label, {task: merged[task] for task in wanted}
+
+
+# --- lines of text -------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    """The file's bytes, which can be read more than once; standard input is put aside for that."""
+    if file == "-":
+        with tempfile.TemporaryFile() as aside:
+            shutil.copyfileobj(sys.stdin.buffer, aside)
+            yield aside
+        return
     try:
-        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        # Not splitlines: to Python a line also ends at a form feed or a Unicode separator.
-        lines = content.decode("utf-8-sig").removesuffix("\n").split("\n") if content else []
+        found = open(file, "rb")  # noqa: SIM115
     except OSError as error:
         raise Mistake(f"{file}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise Mistake(
-            f"{name}: byte {error.start + 1} is not UTF-8; save the file as UTF-8"
-        ) from None
-    rows: list[Row] = []
-    for number, line in enumerate(lines, 1):
+    with found:
+        yield found
+
+
+def _text_file(
+    model: MultiTaskModel, text: IO[bytes], file: str, tasks: Sequence[str] | None
+) -> Asked:
+    """Every line is looked at before the first is answered: a bad one is said at once."""
+    name = "standard input" if file == "-" else file
+    found: dict[str, None] = {}
+    total = 0
+    for _, own in _lines(model, _rewound(text), name, tasks):
+        found |= dict.fromkeys(own)
+        total += 1
+    return Asked(_lines(model, _rewound(text), name, tasks), tuple(found), total)
+
+
+def _rewound(text: IO[bytes]) -> Iterator[bytes]:
+    text.seek(0)
+    yield from text
+
+
+def _lines(
+    model: MultiTaskModel, lines: Iterable[bytes], name: str, tasks: Sequence[str] | None
+) -> Iterator[Row]:
+    number = 0
+    # A binary file's lines end at \n only; to str.splitlines a form feed ends one, too.
+    for number, raw in enumerate(lines, 1):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise Mistake(
+                f"{name}, line {number}: byte {error.start + 1} is not UTF-8; save it as UTF-8"
+            ) from None
         parts = tuple(part.strip() for part in line.split("\t"))
         if len(parts) > 2 or not all(parts):
             what = "is empty" if not line.strip() else "is not one text, or two with a tab between"
@@ -74,22 +168,16 @@ def _lines(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> lis
             asked = model.asked(text, tasks, number - 1)
         except Mistake as mistake:
             raise Mistake(f"{name}, line {number}: {str(mistake).split(': ', 1)[-1]}") from None
-        rows.append((line.strip(), dict.fromkeys(asked, text)))
-    if not rows:
+        yield line.strip(), dict.fromkeys(asked, text)
+    if not number:
         raise Mistake(f"{name}: there is no text in it")
-    return rows
 
 
-def _table(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> list[Row]:
-    from bough import rows
+# --- tables --------------------------------------------------------------------------------------
 
-    asked = list(tasks) if tasks else [n for n, t in model.tasks.items() if _has(file, t.columns)]
-    for name in asked:
-        if name not in model.tasks:
-            raise model.unknown(name)
-    if not asked:
-        wanted = "; ".join(f"{n}: {', '.join(t.columns)}" for n, t in model.tasks.items())
-        raise Mistake(f"{file}: has the text columns of no task; expected {wanted}")
+
+def _table(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> Asked:
+    asked = list(tasks) if tasks else _fitting(model, file)
     out: dict[int, Row] = {}
     for name in asked:
         task = model.tasks[name]
@@ -97,53 +185,47 @@ def _table(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> lis
         for line, label, parts in zip(found.lines, found.ids, found.texts, strict=True):
             text: Text = parts[0] if len(parts) == 1 else (parts[0], parts[1])
             out.setdefault(line, (label, {}))[1][name] = text
-    return [out[line] for line in sorted(out)]
+    return Asked([out[line] for line in sorted(out)], tuple(asked), len(out))
 
 
-def _has(file: str, columns: Sequence[str]) -> bool:
-    table = open_table(file, Wanted(tuple(columns), "", False), Path.cwd(), "the file")
-    return all(column in table.names for column in columns)
+def _fitting(model: MultiTaskModel, file: str) -> list[str]:
+    """The tasks whose text columns the file has."""
+    wanted = tuple(dict.fromkeys(c for task in model.tasks.values() for c in task.columns))
+    there = open_table(file, Wanted(wanted, "", False), Path.cwd(), "the file").names
+    asked = [name for name, task in model.tasks.items() if set(task.columns) <= set(there)]
+    if not asked:
+        each = "; ".join(f"{n}: {', '.join(t.columns)}" for n, t in model.tasks.items())
+        raise Mistake(f"{file}: has the text columns of no task; expected {each}")
+    return asked
 
 
-def _answers(model: MultiTaskModel, rows: Sequence[Row]) -> Iterator[dict[str, Answer]]:
-    """Each row's answers; a text that several tasks ask about is encoded once."""
-    asked = [
-        (text, tuple(task for task, own in texts.items() if own == text))
-        for _, texts in rows
-        for text in dict.fromkeys(texts.values())
-    ]
-    found = iter(progress(model.answer(asked), len(asked), "answering"))
-    for _, texts in rows:
-        merged: dict[str, Answer] = {}
-        for _ in dict.fromkeys(texts.values()):
-            merged |= next(found)
-        yield {task: merged[task] for task in texts}
+# --- what is written -----------------------------------------------------------------------------
 
 
 class _JSONL:
-    def __init__(self, text: io.StringIO):
-        self.text = text
+    def __init__(self, file: TextIO):
+        self.file = file
 
-    def write(self, label: str, answers: dict[str, Answer]) -> None:
-        told = {task: answer.plain() for task, answer in answers.items()}
-        self.text.write(json.dumps({"id": label, **told}, ensure_ascii=False) + "\n")
+    def write(self, label: str, answered: dict[str, Answer]) -> None:
+        told = {task: answer.plain() for task, answer in answered.items()}
+        self.file.write(json.dumps({"id": label, **told}, ensure_ascii=False) + "\n")
 
 
 class _CSV:
     """A column per task with the label or value, and one with the label's probability."""
 
-    def __init__(self, text: io.StringIO, model: MultiTaskModel, tasks: Iterable[str]):
+    def __init__(self, file: TextIO, model: MultiTaskModel, tasks: Iterable[str]):
         self.columns = [
             column
             for task in tasks
             for column in ([task, f"{task} score"] if model.tasks[task].labels else [task])
         ]
-        self.table = csv.writer(text, lineterminator="\n")
+        self.table = csv.writer(file, lineterminator="\n")
         self.table.writerow(["id", *self.columns])
 
-    def write(self, label: str, answers: dict[str, Answer]) -> None:
+    def write(self, label: str, answered: dict[str, Answer]) -> None:
         cells: dict[str, Any] = {}
-        for task, answer in answers.items():
+        for task, answer in answered.items():
             cells[task] = answer.label if answer.value is None else f"{answer.value:.4f}"
             if answer.score is not None:
                 cells[f"{task} score"] = f"{answer.score:.4f}"

@@ -159,11 +159,34 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
     ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="F",
+            help="cs224n: the course's files for its test sets, into the folder -o; FILE is where "
+            "those are, if not where the run's recipe says.",
+        ),
+    ] = None,
 ) -> None:
     """Answer texts: one line each (a tab between the texts of a pair), or a table's columns."""
+    if form is not None:
+        _submit(run, file, task, out, form)
+        return
     from bough.answering import answer_file
 
     answer_file(run, file, task, out)
+
+
+def _submit(run: Path, file: str, task: list[str] | None, out: Path | None, form: str) -> None:
+    if form != "cs224n":
+        raise Mistake(f"--format {form!r}: expected cs224n; other forms follow from -o's ending")
+    if task:
+        raise Mistake("--format cs224n answers all of the course's tasks; leave --task out")
+    from bough.submission import submit
+
+    for line in submit(run, None if file == "-" else file, out):
+        print(line)
 
 
 @app.command()

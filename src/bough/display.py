@@ -171,7 +171,7 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
         )
 
 
-def progress(items: Iterable[T], total: int, what: str) -> Iterable[T]:
+def progress(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:
     """The same items with a bar on standard error, where someone watches."""
     if not sys.stderr.isatty():
         return items

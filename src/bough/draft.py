@@ -38,24 +38,32 @@ class Draft:
     origins: dict[notation.Path, str]
     folder: Path | None  # of the file, if it is one
     keys: Keys
+    what: str = "recipe"
 
     @classmethod
-    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], keys: Keys) -> Draft:
-        """The draft that a file or a dict is."""
+    def read(
+        cls,
+        source: str | os.PathLike[str] | Mapping[str, Any],
+        keys: Keys,
+        what: str = "recipe",
+        needed: str = "tasks",
+    ) -> Draft:
+        """The draft that a file or a dict is; `needed` is the key that it must have."""
         if isinstance(source, Mapping):
-            draft = cls({}, "the recipe", {}, None, keys)
+            draft = cls({}, f"the {what}", {}, None, keys, what)
             value: Any = source
         elif isinstance(source, str | os.PathLike):
             path = Path(source)
             value, lines = notation.parse(_text(path), str(path))
             origins = {key: f"{path} line {line}" for key, line in lines.items()}
-            draft = cls({}, str(path), origins, path.parent, keys)
+            draft = cls({}, str(path), origins, path.parent, keys, what)
         else:
-            raise Mistake(f"a recipe is a file, a dict or a Recipe, not {shorten(source)}")
+            said = f"a {what} is a file, a dict or a {what.capitalize()}"
+            raise Mistake(f"{said}, not {shorten(source)}")
         if value is None:
-            raise Mistake(f"{draft.said} is empty; expected at least `tasks`")
+            raise Mistake(f"{draft.said} is empty; expected at least `{needed}`")
         if not isinstance(value, Mapping):
-            raise Mistake(f"{draft.said} is {shorten(value)}; expected keys such as `tasks`")
+            raise Mistake(f"{draft.said} is {shorten(value)}; expected keys such as `{needed}`")
         draft.data = draft.filled(value, ())
         return draft
 
@@ -130,7 +138,7 @@ class Draft:
     ) -> None:
         known = self.keys(here)
         if known is not None and step not in known:
-            raise Mistake(f"{said}: {_no_key((*here, step), known)}")
+            raise Mistake(f"{said}: {_no_key((*here, step), known, self.what)}")
         if here == ("tasks",) and not last and step not in holder:
             names = listed(list(holder)) or "none"
             raise Mistake(
@@ -158,7 +166,7 @@ class Draft:
         return tuple(p for p in places if not (isinstance(p, str) and p[:1] + p[-1:] in _TAGS))
 
     def _sentence(self, error: ErrorDetails, path: notation.Path) -> str:
-        key, value = dotted(path) or "the recipe", error["input"]
+        key, value = dotted(path) or f"the {self.what}", error["input"]
         context = error.get("ctx", {})
         fields = self.keys(path[:-1]) if path else None
         help_ = fields[str(path[-1])].description if fields and str(path[-1]) in fields else None
@@ -166,7 +174,7 @@ class Draft:
             case "missing":
                 return f"{key} is missing. {help_ or ''}".strip()
             case "extra_forbidden":
-                return _no_key(path, fields or {})
+                return _no_key(path, fields or {}, self.what)
             case "literal_error":
                 words = re.findall(r"'([^']*)'", context["expected"])
                 close = nearest(value, words) if isinstance(value, str) else ""
@@ -192,9 +200,9 @@ class Draft:
 _TAGS = ("<>", "[]")  # brackets of a tag of ours, and of pydantic's "[key]"
 
 
-def _no_key(path: notation.Path, known: Mapping[str, object]) -> str:
+def _no_key(path: notation.Path, known: Mapping[str, object], what: str) -> str:
     close = nearest(str(path[-1]), known) or f"; expected {listed(list(known), 50)}"
-    return f"{dotted(path)} is no key of a recipe{close}"
+    return f"{dotted(path)} is no key of a {what}{close}"
 
 
 def _text(path: Path) -> str:

@@ -21,6 +21,7 @@ from bough.network import Network
 from bough.tasks import Task
 
 TOKENS = 4096  # per pass
+DRAWS = 500  # of the bootstrap
 SIGNED = ("pearson", "spearman", "mcc")  # metrics that run from -1 to 1
 
 
@@ -115,10 +116,29 @@ def interval(
         low, high = _pearson(predicted, truth).confidence_interval(level)
         return float(low), float(high)
     rng = np.random.default_rng(0)
-    draws = rng.integers(0, n, (500, n))
-    scores = [metrics(task, predicted[d], truth[d])[name] for d in draws]
+    if name == "spearman":
+        draws = rng.integers(0, n, (DRAWS, n))
+        scores = [metrics(task, predicted[d], truth[d])[name] for d in draws]
+    else:
+        # Drawing examples is drawing cells of the table of truths and answers.
+        table = np.bincount(truth * task.classes + predicted, minlength=task.classes**2)
+        tables = rng.multinomial(n, table / n, DRAWS).reshape(-1, task.classes, task.classes)
+        scores = [_f1(t) if name == "f1" else _mcc(t) for t in tables.astype(np.float64)]
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def _f1(table: NDArray[np.float64]) -> float:
+    """Macro F1 of a table [truth, answer]; a class that never occurs in it counts as 0."""
+    both = table.sum(0) + table.sum(1)
+    return float(np.mean(2 * np.diagonal(table) / np.maximum(both, 1)))
+
+
+def _mcc(table: NDArray[np.float64]) -> float:
+    """Matthews' correlation of a table [truth, answer], for two classes or more."""
+    n, said, true = table.sum(), table.sum(0), table.sum(1)
+    spread = (n**2 - said @ said) * (n**2 - true @ true)
+    return float((np.trace(table) * n - said @ true) / np.sqrt(spread)) if spread > 0 else 0.0
 
 
 def score(

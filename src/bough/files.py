@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 PART = ".part"  # how the names of files end that are not complete yet
 
@@ -28,6 +31,25 @@ def write_atomically(path: Path, content: str | bytes | memoryview) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise told(error, path, len(data)) from None
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """A text file written bit by bit that takes its place at the end, if nothing went wrong."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}{PART}")
+    size = 0
+    try:
+        with open(aside, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            size = file.tell()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise told(error, path, size) from None
     finally:
         aside.unlink(missing_ok=True)
 

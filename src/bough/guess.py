@@ -32,7 +32,9 @@ PAIRS = (
 )  # fmt: skip
 SCORES = ("score", "similarity", "rating", "value")  # names of numbers rather than of classes
 SCALES = ((0, 1), (-1, 1), (0, 5), (1, 5), (0, 10), (1, 10), (0, 100))
-_ID = re.compile(r"(.*[_-])?(id|idx|index|guid|uuid|uid|key|hash)s?\d?|qid\d?|pairid|promptid", re.I)
+_ID = re.compile(
+    r"(.*[_-])?(id|idx|index|guid|uuid|uid|key|hash)s?\d?|qid\d?|pairid|promptid", re.I
+)
 _FEW = 20  # whole numbers up to so many different ones are taken for classes
 _MOST = 200  # classes
 
@@ -156,6 +158,7 @@ def _texts(
             "name it with --text COLUMN, or two with --text A --text B"
         )
     by_name = {column.name: column for column in found}
+    chosen: tuple[str, ...]
     pair = next((pair for pair in _pairs(list(by_name)) if pair is not None), None)
     if pair is not None:
         chosen = pair
@@ -204,11 +207,8 @@ def _label(
             f"{source}: the label may be any of {listed([c.name for c in found])}; choose with "
             f"--label {first.name}, or make a task of each with several --label"
         )
-    for column in others:
-        hints.append(
-            f"column {column.name!r} could be learned, too: --label {first.name} "
-            f"--label {column.name}"
-        )
+    more = f"could be learned, too: --label {first.name} --label"
+    hints += [f"column {column.name!r} {more} {column.name}" for column in others]
     return first
 
 
@@ -256,7 +256,8 @@ def _look_like_header(names: Sequence[str], source: str) -> None:
     """A file without a header would have its first row taken for names."""
     real = [name for name in names if name]
     odd = next(
-        (name for name in real if len(name.split()) > 5 or re.fullmatch(r"-?\d+(\.\d+)?", name)), None
+        (name for name in real if len(name.split()) > 5 or re.fullmatch(r"-?\d+(\.\d+)?", name)),
+        None,
     )
     # Saved data frames call their index 0 and have proper names beside it.
     if odd is not None and not any(_rank(n) < len(LABELS) or _base(n) in TEXTS for n in real):

@@ -43,7 +43,8 @@ class Drafted:
     says: tuple[str, ...]  # the guess and its reasons
     hints: tuple[str, ...]
     new: Mapping[Path, str]  # files to write, and what goes into them
-    skipped: tuple[str, ...]  # reports on rows that cannot be used
+    lost: tuple[str, ...]  # reports on rows that were left out of the new files
+    bad: tuple[str, ...]  # and on those that the recipe must skip
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,15 @@ class Written:
         for own in self.tasks:
             yield f"{own.name}:"
             yield from (f"  {line}" for line in own.says)
-            yield from (f"  {line}" for line in own.skipped)
+            yield from (f"  {line}" for line in (*own.lost, *own.bad))
             yield from (f"  or: {hint}" for hint in own.hints)
         yield ""
         yield f"Written: {', '.join(map(str, self.files))}"
         yield ""
         yield "Next:"
-        yield f"  bough train {_typed(self.recipe)} -o {_run(self.recipe)}"
-        yield f"  bough predict {_run(self.recipe)} FILE"
+        run = _run(self.recipe, self.tasks)
+        yield f"  bough train {_typed(self.recipe)} -o {run}"
+        yield f"  bough predict {run} FILE"
 
 
 def init(
@@ -85,15 +87,18 @@ def init(
             own = f"{name}-{label}" if len(labels) > 1 else name
             unique = _unique(own, [known.name for known in drafted])
             drafted.append(_draft(unique, splits, out, text, label))
-    written = []
-    for own in drafted:
-        for path, content in own.new.items():
-            if path not in written:  # two tasks on one file have the same rows aside
-                write_atomically(path, content)
-                written.append(path)
-    write_atomically(out, _recipe(out, drafted, files))
-    _checked(out)
-    return Written(out, tuple(drafted), (out, *written))
+    new = {path: content for own in drafted for path, content in own.new.items()}
+    new = {path: content for path, content in new.items() if not path.exists()}
+    new[out] = _recipe(out, drafted, files)
+    for path, content in new.items():
+        write_atomically(path, content)
+    try:
+        _checked(out)
+    except Mistake:
+        for path in new:  # leave nothing behind that does not work
+            path.unlink()
+        raise
+    return Written(out, tuple(drafted), tuple(new))
 
 
 def _may_write(out: Path) -> None:
@@ -129,6 +134,7 @@ def _grouped(files: Sequence[str | Path]) -> dict[str, dict[Split, Path]]:
             )
         splits[split] = file
     for name, splits in found.items():
+        found[name] = {split: splits[split] for split in SPLITS if split in splits}
         if not {"train", "dev"} & set(splits):
             raise Mistake(
                 f"{splits['test']} is by its name for testing, and there are no rows to learn from "
@@ -212,47 +218,48 @@ def _draft(
     bare = Task(**settings)
     says = [
         f"text   {listed(found.text)}: {found.why_text}",
-        f"label  {found.label}: {found.why_label}; {kind} into {what}: {why_kind}"
-        if kind == "classify"
-        else f"label  {found.label}: {found.why_label}; {what}: {why_kind}",
+        f"label  {found.label}: {found.why_label}; {kind}, {what}: {why_kind}",
     ]
     new: dict[Path, str] = {}
+    given = [file.resolve() for file in splits.values()]
     paths = {split: _from(out, file) for split, file in splits.items()}
-    skipped: list[str] = []
+    lost: list[str] = []
+    bad: list[str] = []
     if learn == "dev" or "dev" not in splits:
-        every = rows.read(
-            name, bare, str(source), root=Path.cwd(), policy="skip", labels="needed"
-        )
+        every = rows.read(name, bare, str(source), root=Path.cwd(), policy="skip", labels="needed")
         train, dev = split_off(every, classify=kind == "classify")
         stem = _parted(source)[0]
-        for split, part in (("train", train), ("dev", dev)):
+        if any((out.parent / f"{stem}-{split}.csv").resolve() in given for split in SPLITS):
+            stem += "-part"  # beside the file that it is cut from
+        halves: list[tuple[Split, list[int]]] = [("train", train), ("dev", dev)]
+        for split, part in halves:
             path = out.parent / f"{stem}-{split}.csv"
             new[path] = _table(bare, every, part)
-            _may_replace(path, new[path], source)
+            _may_replace(path, new[path])
             paths[split] = _from(out, path)
         if every.skipped:
-            skipped.append(every.report(2))
+            lost.append(every.report(2))
         lacks = "is called dev, and there is no train file" if learn == "dev" else "has no dev file"
         says.append(
-            f"rows   {source} {lacks}: cut into {out.parent / f'{stem}-train.csv'} "
-            f"({len(train):,} rows) and {out.parent / f'{stem}-dev.csv'} ({len(dev):,})"
+            f"rows   {source.name} {lacks}: cut into {stem}-train.csv ({len(train):,} rows) and "
+            f"{stem}-dev.csv ({len(dev):,})"
         )
     task = Task(**settings, **{split: paths[split] for split in SPLITS if split in paths})
     for split, file in splits.items():
         if paths[split] == _from(out, file):
-            says.append(_check_split(name, task, split, file, skipped))
-    return Drafted(name, task, tuple(says), found.hints, new, tuple(skipped))
+            says.append(_described(name, task, split, file, bad))
+    return Drafted(name, task, tuple(says), found.hints, new, tuple(lost), tuple(bad))
 
 
-def _check_split(name: str, task: Task, split: Split, file: Path, skipped: list[str]) -> str:
+def _described(name: str, task: Task, split: Split, file: Path, bad: list[str]) -> str:
     """Read the split as training will; say what it is."""
     use: rows.Use = "optional" if split == "test" else "needed"
     found = rows.read(name, task, str(file), root=Path.cwd(), policy="skip", labels=use)
     if found.skipped:
-        skipped.append(found.report(2))
+        bad.append(found.report(2))
     bare = "" if found.labels is not None else ", without labels"
     role = {"train": "to learn from", "dev": "to choose the model by", "test": "for the end"}
-    return f"rows   {file}: {len(found):,} {role[split]}{bare}"
+    return f"rows   {file.name}: {len(found):,} {role[split]}{bare}"
 
 
 # --- setting rows aside --------------------------------------------------------------------------
@@ -307,11 +314,11 @@ def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
     return text.getvalue()
 
 
-def _may_replace(path: Path, content: str, source: Path) -> None:
+def _may_replace(path: Path, content: str) -> None:
     """A file that is there must be the one that would be written."""
     if not path.exists():
         return
-    if not path.is_file() or path.samefile(source) or path.read_bytes() != content.encode():
+    if not path.is_file() or path.read_bytes() != content.encode():
         raise Mistake(
             f"{path} is there already, with other rows, and is not overwritten; give it as a file, "
             "too, move it away, or write the recipe into another folder with -o"
@@ -329,21 +336,20 @@ def _from(out: Path, file: Path) -> str:
 
 
 def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) -> str:
-    asked = " ".join(_typed(file) for file in files)
     several = len(drafted) > 1
-    bad = [report for own in drafted for report in own.skipped if not own.new]
+    bad = [report for own in drafted for report in own.bad]
     lines = [
-        f"# Guessed by bough init from {asked}; change what you know better.",
+        f"# Guessed by bough init from {listed([Path(file).name for file in files], 4)}.",
+        "# Change what you know better.",
         "#",
-        f"#   bough train {_typed(out)} -o {_run(out)}",
+        f"#   bough train {_typed(out)} -o {_run(out, drafted)}",
         "",
         "encoder: minilm    # what is fine-tuned: a folder, a hub id, or minilm",
         "plan: full         # what the tasks share"
         + ("; try split@3 or pal:64, and compare" if several else "; with one task all is its own"),
         "data: .            # paths below start here",
         *(f"# {report}" for report in bad),
-        f"rows: {'skip ' if bad else 'error'}        # what a bad row does: error stops, skip goes on "
-        "without it",
+        f"rows: {'skip ' if bad else 'error'}        # at a bad row: error stops, skip goes on",
         "max_length: 512    # tokens; what is beyond is cut off",
         "tasks:",
     ]
@@ -373,8 +379,8 @@ def _value(key: str, value: Any) -> str:
         value = [name.replace("${", "$${") if isinstance(name, str) else name for name in value]
     if key == "range":
         value = [int(end) if float(end).is_integer() else end for end in value]
-    text = notation.write({key: value}).strip().removeprefix(f"{key}:").strip()
-    return text.replace("\n", "\n      ")
+    text = notation.write(value if isinstance(value, list) else [value]).strip()
+    return (text if isinstance(value, list) else text[1:-1]).replace("\n", "\n      ")
 
 
 def _typed(path: str | Path) -> str:
@@ -383,5 +389,6 @@ def _typed(path: str | Path) -> str:
     return text if re.fullmatch(r"[\w./~-]+", text) else f"'{text}'"
 
 
-def _run(out: Path) -> str:
-    return _typed(f"runs/{out.stem}")
+def _run(out: Path, drafted: Sequence[Drafted]) -> str:
+    plain = out.stem == "recipe" and len(drafted) == 1
+    return _typed(f"runs/{drafted[0].name if plain else out.stem}")

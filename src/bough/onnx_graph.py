@@ -5,68 +5,65 @@ padding and no mask. Tasks walk together for as long as the plan lets them, so t
 there once; rows that only some tasks need stand in a branch that runs when one of them is `asked`.
 
 A twin pair's two texts differ in length and come in two buckets: for those tasks the graph gives
-each text's vector, and a second small graph, `pairs`, has their heads.
+each text's vector, and a second small graph has the heads that join them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
 import torch
 from onnx import ModelProto, TensorProto
-from torch import Tensor, nn
+from torch import nn
 
-from bough import adapters
+from bough.adapters import PAL, Bottleneck, LoRA, LowRank, Narrow
 from bough.attention import bucket
-from bough.heads import FUSED, Cosine, Dense, Fusion, Head
+from bough.heads import Dense, Head
 from bough.network import Network
+from bough.onnx_heads import array, linear, norm, write_export, write_head
+from bough.onnx_names import ASKED, IDS, SIDES, TYPES, joined, read_name, vector_name
 from bough.onnx_nodes import Array, Graph
 from bough.plan import Cell
-from bough.tasks import Task
 from bough.trunk import Embeddings, Layer, Pooler
 from bough.walk import READ, Use
 
-IDS, TYPES, ASKED = "ids", "types", "asked"
-SIDES = ("first", "second")  # the two texts of a twin pair
+def write_texts(network: Network, facts: Mapping[str, str], int8: bool = False) -> ModelProto:
+    """From token ids to every task's outputs, or to the vectors of twin tasks."""
+    return _Texts(network, int8).write(facts)
 
 
-def vector_name(task: str) -> str:
-    """The output with each text's vector as this task's head reads it."""
-    return f"{task}.vector"
+def write_pairs(network: Network, facts: Mapping[str, str]) -> ModelProto | None:
+    """From the two texts' vectors to the outputs of twin tasks; None if there are none."""
+    graph = Graph()
+    heads: dict[str, tuple[str, str]] = {}
+    tasks = network.tasks
+    for task in network.plan.order():
+        if not tasks[task].twin:
+            continue
+        for name, width in joined(network, task).items():
+            for side in SIDES:
+                graph.input(f"{name}.{side}", TensorProto.FLOAT, "n", width)
+        imported: list[str] = []
+        for read in network.plan.reading(task):
+            source = read.source
+            if tasks[source].paired:
+                imported.append(write_export(graph, tasks[source], tasks[task], *heads[source]))
+            else:
+                imported += [f"{read_name(task, source)}.{side}" for side in SIDES]
+        vectors = [f"{vector_name(task)}.{side}" for side in SIDES]
+        heads[task] = write_head(graph, *_head_of(network, task), vectors, imported)
+        graph.output(task, heads[task][0], tasks[task].outputs)
+    return graph.model("bough pairs", facts) if heads else None
 
 
-def read_name(reader: str, source: str) -> str:
-    """The output with what a twin task reads of a task on single texts."""
-    return f"{reader}.{source}"
+def _head_of(network: Network, task: str) -> tuple[str, Head]:
+    key = Cell("head", task).key
+    head = network.cells[key]
+    assert isinstance(head, Head)
+    return key, head
 
 
-def twins(network: Network, task: str) -> list[str]:
-    """The twin tasks, sources first, whose heads this twin task's answer needs."""
-    return [t for t in (*network.plan.sources(task), task) if network.tasks[t].twin]
-
-
-def text_reads(network: Network, task: str) -> list[str]:
-    """The sources on single texts that this task's own head reads."""
-    sources = (read.source for read in network.plan.reading(task))
-    return [source for source in sources if not network.tasks[source].paired]
-
-
-def text_outputs(network: Network, task: str) -> list[str]:
-    """The outputs of the texts' graph that this task's answer needs."""
-    if not network.tasks[task].twin:
-        return [task]
-    return [
-        name
-        for t in twins(network, task)
-        for name in (vector_name(t), *(read_name(t, s) for s in text_reads(network, t)))
-    ]
-
-
-class Texts:
-    """Writes the graph from token ids to outputs, or to the vectors of twin tasks."""
-
+class _Texts:
     def __init__(self, network: Network, int8: bool):
         self.network = network
         self.plan, self.tasks, self.shape = network.plan, network.tasks, network.shape
@@ -75,7 +72,7 @@ class Texts:
         self.vectors: dict[str, str] = {}
         self.heads: dict[str, tuple[str, str]] = {}  # outputs, hidden
 
-    def write(self, facts: dict[str, str]) -> ModelProto:
+    def write(self, facts: Mapping[str, str]) -> ModelProto:
         graph = self.graph
         graph.input(IDS, TensorProto.INT64, "n", "length")
         graph.input(TYPES, TensorProto.INT64, "n", "length")
@@ -83,33 +80,39 @@ class Texts:
         self._walk(0, self.plan.tasks, IDS)
         for task in self.plan.order():
             graph.output(vector_name(task), self.vectors[task], self.shape.width)
-            if self.tasks[task].twin:
-                for source in text_reads(self.network, task):
-                    value = self._export(source, task)
-                    width = self._width(source, task)
-                    graph.output(read_name(task, source), value, width)
-            else:
+            if not self.tasks[task].twin:
                 self.heads[task] = self._head(task)
                 graph.output(task, self.heads[task][0], self.tasks[task].outputs)
+                continue
+            widths = joined(self.network, task)
+            for read in self.plan.reading(task):
+                name = read_name(task, read.source)
+                if name in widths:
+                    graph.output(name, self._export(read.source, task), widths[name])
         return graph.model("bough", facts)
 
     # The rows.
 
     def _walk(self, row: int, tasks: tuple[str, ...], state: str) -> None:
         """The rows from `row` on for tasks that stand together at `state`."""
+        rows = len(self.uses[tasks[0]])
         end = row
-        while end < len(self.uses[tasks[0]]) and len({self.uses[t][end] for t in tasks}) == 1:
+        while end < rows and len({self.uses[task][end] for task in tasks}) == 1:
             end += 1
 
-        def pass_rows() -> str:
+        def pass_rows() -> list[str]:
             value = state
             for number, use in enumerate(self.uses[tasks[0]][row:end], row):
                 value = self._pass(number, use, tasks, value)
-            return value
+            return [value]
 
-        heavy = row <= self.plan.layers  # embeddings or layers: worth a branch
-        value = self._where_needed(tasks, pass_rows, end) if heavy and end > row else pass_rows()
-        if end == len(self.uses[tasks[0]]):
+        if row <= self.plan.layers and end > row:  # embeddings or layers: worth a branch
+            read = end > 1 + self.plan.layers
+            width = self.shape.width
+            (value,) = self._where_asked(tasks, pass_rows, [(0, width) if read else (0, 1, width)])
+        else:
+            (value,) = pass_rows()
+        if end == rows:
             self.vectors |= dict.fromkeys(tasks, value)
             return
         parts: dict[Use, list[str]] = {}
@@ -118,27 +121,26 @@ class Texts:
         for part in parts.values():
             self._walk(end, tuple(part), value)
 
-    def _where_needed(self, tasks: Sequence[str], write: Callable[[], str], end: int) -> str:
-        wanted = {t for t in self.tasks if {t, *self.plan.sources(t)} & set(tasks)}
-        if wanted == set(self.tasks):
-            return write()
-        # No texts of one token, or no vectors: what follows runs on nothing.
-        read = end > 1 + self.plan.layers
-        empty = (0, self.shape.width) if read else (0, 1, self.shape.width)
-        return self.graph.when(self._asked(wanted), write, empty)
+    def _where_asked(
+        self, tasks: Iterable[str], write: Callable[[], list[str]], empty: Sequence[Sequence[int]]
+    ) -> list[str]:
+        """What `write` writes, in a branch unless every question needs one of these tasks.
 
-    def _asked(self, tasks: set[str]) -> str:
-        """Whether any of these tasks is asked."""
-        numbers = [i for i, task in enumerate(self.tasks) if task in tasks]
+        Where nobody asks there are no texts, and what follows runs on nothing.
+        """
         graph = self.graph
+        wanted = [
+            i for i, t in enumerate(self.tasks) if {t, *self.plan.sources(t)} & {*tasks}
+        ]
+        if len(wanted) == len(self.tasks):
+            return write()
 
-        def write() -> str:
-            flags = graph.op("Cast", ASKED, to=TensorProto.INT32)
-            chosen = graph.op("Gather", flags, graph.ints(*numbers))
-            most = graph.op("ReduceMax", chosen, keepdims=0)
+        def any_asked() -> str:
+            chosen = graph.op("Gather", ASKED, graph.ints(*wanted))
+            most = graph.op("ReduceMax", graph.op("Cast", chosen, to=TensorProto.INT32), keepdims=0)
             return graph.op("Cast", most, to=TensorProto.BOOL)
 
-        return graph.once(("asked", *numbers), write)
+        return graph.when(graph.once(("asked", *wanted), any_asked), write, empty)
 
     def _pass(self, row: int, use: Use, tasks: Sequence[str], state: str) -> str:
         graph = self.graph
@@ -147,33 +149,39 @@ class Texts:
         if use.cell.place == READ:
             if use.cell.name == "mean":
                 return graph.op("ReduceMean", state, graph.ints(1), keepdims=0)
-            return graph.op("Squeeze", self._first(state), graph.ints(1))
-        module, key = self.network.cells[use.cell.key], use.cell.key
+            return graph.op("Squeeze", _first(graph, state), graph.ints(1))
+        key = use.cell.key
+        module = self.network.cells[key]
         if isinstance(module, Embeddings):
             return self._embed(key, module)
         if isinstance(module, Layer):
             last = row == self.plan.layers
-            firsts = last and all(self.tasks[t].pooling != "mean" for t in tasks)
-            return LayerWriter(self, row, use, self._bias(tasks[0]), firsts).write(module, state)
+            firsts = last and all(self.tasks[task].pooling != "mean" for task in tasks)
+            beside = [(cell.key, self.network.cells[cell.key]) for cell, _ in use.adapters]
+            bias = self._bias(tasks[0])
+            layer = _Layer(graph, key, row, beside, self.shape.activation, bias, firsts)
+            return layer.write(module, state)
         if isinstance(module, Pooler):
-            return graph.op("Tanh", self.linear(state, f"{key}.dense", module.dense))
+            return graph.op("Tanh", linear(graph, state, f"{key}.dense", module.dense))
         assert isinstance(module, Dense)
-        return graph.op("Relu", self.linear(state, f"{key}.linear", module.linear))
+        return graph.op("Relu", linear(graph, state, f"{key}.linear", module.linear))
 
     def _embed(self, key: str, module: Embeddings) -> str:
         graph = self.graph
         x = graph.look(IDS, f"{key}.words", array(module.words.weight))
-        places = array(module.positions.weight)[self.shape.offset :]
-        table = graph.weight(f"{key}.positions", lambda: places)
-        x = graph.op("Add", x, graph.op("Slice", table, graph.ints(0), self._length()))
+        places = graph.weight(
+            f"{key}.positions", lambda: array(module.positions.weight)[self.shape.offset :]
+        )
+        x = graph.op("Add", x, graph.op("Slice", places, graph.ints(0), self._length()))
         if module.types is not None:
             kinds = array(module.types.weight)
             if len(kinds) > 1:
-                x = graph.op("Add", x, graph.look(TYPES, f"{key}.types", kinds))
-            else:
-                x = graph.op("Add", x, graph.weight(f"{key}.types", lambda: kinds[0]))
-        x = self.norm(x, f"{key}.norm", module.norm)
-        return x if module.project is None else self.linear(x, f"{key}.project", module.project)
+                kind = graph.look(TYPES, f"{key}.types", kinds)
+            else:  # one segment vector goes to every token, of pairs too
+                kind = graph.weight(f"{key}.types", lambda: kinds[0])
+            x = graph.op("Add", x, kind)
+        x = norm(graph, x, f"{key}.norm", module.norm)
+        return x if module.project is None else linear(graph, x, f"{key}.project", module.project)
 
     def _length(self) -> str:
         """The texts' length, as a list of one."""
@@ -184,72 +192,170 @@ class Texts:
         """MPNet's bias by distance, [1, heads, length, length], of this task's embeddings."""
         cell = self.uses[task][0].cell
         assert cell is not None
-        relative = self.network.cells[cell.key].relative
+        key = cell.key
+        relative = self.network.cells[key].relative
         if relative is None:
             return None
         assert isinstance(relative, nn.Embedding)
-        graph, longest = self.graph, self.shape.longest
-        distances = torch.arange(1 - longest, longest)
-        by_distance = array(relative.weight)[bucket(distances, relative.num_embeddings)]
+        table, graph, longest = array(relative.weight), self.graph, self.shape.longest
+
+        def by_distance() -> Array:
+            value: Array = table[bucket(torch.arange(1 - longest, longest), len(table)).numpy()]
+            return value
 
         def write() -> str:
             length = graph.op("Squeeze", self._length(), graph.ints(0))
             at = graph.op("Range", graph.whole(0), length, graph.whole(1))
-            down = graph.op("Unsqueeze", at, graph.ints(1))
-            distance = graph.op("Add", graph.op("Sub", down, at), graph.ints(longest - 1))
-            table = graph.weight(f"{cell.key}.relative", lambda: by_distance)
-            found = graph.op("Gather", table, distance)
-            return graph.op(
-                "Unsqueeze", graph.op("Transpose", found, perm=[2, 0, 1]), graph.ints(0)
-            )
+            distance = graph.op("Sub", graph.op("Unsqueeze", at, graph.ints(1)), at)
+            number = graph.op("Add", distance, graph.ints(longest - 1))
+            found = graph.op("Gather", graph.weight(f"{key}.relative", by_distance), number)
+            found = graph.op("Transpose", found, perm=[2, 0, 1])
+            return graph.op("Unsqueeze", found, graph.ints(0))
 
-        return graph.once(("bias", cell.key), write)
-
-    def _first(self, state: str) -> str:
-        """Each text's first token: [n, length, d] -> [n, 1, d]."""
-        graph = self.graph
-        return graph.op("Slice", state, graph.ints(0), graph.ints(1), graph.ints(1))
+        return graph.once(("bias", key), write)
 
     # Heads.
 
     def _head(self, task: str) -> tuple[str, str]:
-        head = self.network.cells[Cell("head", task).key]
-        assert isinstance(head, Head)
+        key, head = _head_of(self.network, task)
         sources = [read.source for read in self.plan.reading(task)]
-        writer = HeadWriter(self.graph, task, head)
+
+        def write() -> list[str]:
+            imported = [self._export(source, task) for source in sources]
+            return [*write_head(self.graph, key, head, [self.vectors[task]], imported)]
+
         if not sources:
-            return writer.write([self.vectors[task]], [])
-        # A reader that nobody asks may have no vectors while its sources have: then it must wait.
-        both: list[str] = []
-
-        def write() -> str:
-            both[:] = writer.write([self.vectors[task]], [self._export(s, task) for s in sources])
-            return self.graph.op("Concat", *both, axis=1)
-
-        width = self.tasks[task].outputs
-        wanted = {t for t in self.tasks if task in (t, *self.plan.sources(t))}
-        joined = self.graph.when(self._asked(wanted), write, (0, width + 1))
-        outputs = self._columns(joined, 0, width)
-        return outputs, self._columns(joined, width, 2**31)
-
-    def _columns(self, x: str, first: int, last: int) -> str:
-        graph = self.graph
-        return graph.op("Slice", x, graph.ints(first), graph.ints(last), graph.ints(1))
+            outputs, hidden = write()
+        else:  # a reader that nobody asks may have no vectors while its sources have
+            empty = [(0, self.tasks[task].outputs), (0, 1)]
+            outputs, hidden = self._where_asked([task], write, empty)
+        return outputs, hidden
 
     def _export(self, source: str, reader: str) -> str:
-        return export(self.graph, self.tasks[source], self.tasks[reader], *self.heads[source])
+        return write_export(
+            self.graph, self.tasks[source], self.tasks[reader], *self.heads[source]
+        )
 
-    def _width(self, source: str, reader: str) -> int:
-        at = [read.source for read in self.plan.reading(reader)].index(source)
-        sizes = self.network.imports[reader]
-        before = [s for s, _ in _by_source(self.network, reader)]
-        del before
-        return sizes[sum(_times(self.network, reader)[:at])]
 
-    # Modules of torch.
+class _Layer:
+    """One layer with its adapters: [n, length, d] -> the same, or [n, 1, d] with `firsts`."""
 
-    def linear(self, x: str, name: str, module: nn.Linear) -> str:
-        return linear(self.graph, x, name, module)
+    def __init__(
+        self,
+        graph: Graph,
+        key: str,
+        row: int,
+        beside: Sequence[tuple[str, nn.Module]],
+        activation: str,
+        bias: str | None,
+        firsts: bool,
+    ):
+        self.graph, self.key, self.row, self.firsts = graph, key, row, firsts
+        self.adapters, self.activation = beside, activation
+        if bias is not None and firsts:
+            bias = graph.op("Slice", bias, graph.ints(0), graph.ints(1), graph.ints(2))
+        self.bias = bias
 
-    def norm(self, x: str, name: str, module: nn.LayerNorm) -> str:
-        return norm(self.graph, x, name, module)
+    def write(self, module: Layer, h: str) -> str:
+        graph, key = self.graph, self.key
+        x = _first(graph, h) if self.firsts else h
+        d = module.out.in_features
+        weights, biases = array(module.qkv.weight), array(module.qkv.bias)
+
+        def part(letter: str, rows: str) -> str:
+            own = slice("qkv".index(letter) * d, ("qkv".index(letter) + 1) * d)
+            y = graph.linear(rows, f"{key}.{letter}", weights[own], biases[own])
+            return self._changed(letter, rows, y)
+
+        def matrix(letter: str, name: str, linear_: nn.Linear, rows: str) -> str:
+            return self._changed(letter, rows, linear(graph, rows, f"{key}.{name}", linear_))
+
+        mixed = _attend(
+            graph, part("q", x), part("k", h), part("v", h), module.heads, d, self.bias
+        )
+        m = graph.op("Add", matrix("o", "out", module.out, mixed), x)
+        m = norm(graph, m, f"{key}.norm1", module.norm1)
+        inner = self._activate(matrix("i", "up", module.up, m))
+        y = graph.op("Add", matrix("f", "down", module.down, inner), m)
+        for name, adapter in self.adapters:
+            added = self._beside(name, adapter, h)
+            y = y if added is None else graph.op("Add", y, added)
+        out = norm(graph, y, f"{key}.norm2", module.norm2)
+        after = [self._after(name, adapter, out) for name, adapter in self.adapters]
+        for added in after:
+            out = out if added is None else graph.op("Add", out, added)
+        return out
+
+    def _activate(self, x: str) -> str:
+        if self.activation == "relu":
+            return self.graph.op("Relu", x)
+        form = "none" if self.activation == "gelu" else "tanh"
+        return self.graph.op("Gelu", x, approximate=form)
+
+    # Adapters.
+
+    def _changed(self, letter: str, x: str, y: str) -> str:
+        """`y`, the product of `x` with the matrix of this letter, with what is added to it."""
+        for name, adapter in self.adapters:
+            if isinstance(adapter, LoRA) and letter in adapter.matrices:
+                y = self.graph.op("Add", y, self._narrow(name, f"{self.row}{letter}", adapter, x))
+        return y
+
+    def _beside(self, name: str, adapter: nn.Module, h: str) -> str | None:
+        graph = self.graph
+        x = _first(graph, h) if self.firsts else h
+        if isinstance(adapter, LowRank):
+            return self._narrow(name, f"{self.row}", adapter, x)
+        if not isinstance(adapter, PAL):
+            return None
+        small = linear(graph, h, f"{name}.encode", adapter.encode)
+        asking = _first(graph, small) if self.firsts else small
+        qkv = adapter.qkv[f"{self.row}"]
+        assert isinstance(qkv, nn.Linear)
+        s = qkv.in_features
+        weights = array(qkv.weight)
+        q, k, v = (
+            graph.linear(rows, f"{name}.{self.row}.{letter}", weights[i * s : (i + 1) * s], None)
+            for i, (letter, rows) in enumerate((("q", asking), ("k", small), ("v", small)))
+        )
+        mixed = _attend(graph, q, k, v, adapter.heads, s, None)
+        out = linear(graph, mixed, f"{name}.decode", adapter.decode)
+        return graph.op("Gelu", out)
+
+    def _after(self, name: str, adapter: nn.Module, y: str) -> str | None:
+        if isinstance(adapter, Bottleneck):
+            return self._narrow(name, f"{self.row}", adapter, y)
+        return None
+
+    def _narrow(self, name: str, part: str, adapter: LoRA | LowRank | Bottleneck, x: str) -> str:
+        graph, module = self.graph, adapter.parts[part]
+        assert isinstance(module, Narrow)
+        small = linear(graph, x, f"{name}.{part}.down", module.down)
+        small = graph.op("Gelu", small) if module.bent else small
+        return linear(graph, small, f"{name}.{part}.up", module.up)
+
+
+def _attend(
+    graph: Graph, q: str, k: str, v: str, heads: int, width: int, bias: str | None
+) -> str:
+    """Each token's mixture of its text: [n, length, width] -> [n, queries, width]."""
+    size = width // heads
+
+    def apart(x: str, order: list[int]) -> str:
+        return graph.op(
+            "Transpose", graph.op("Reshape", x, graph.ints(0, 0, heads, size)), perm=order
+        )
+
+    scores = graph.op("MatMul", apart(q, [0, 2, 1, 3]), apart(k, [0, 2, 3, 1]))
+    scores = graph.op("Mul", scores, graph.number(size**-0.5))
+    scores = scores if bias is None else graph.op("Add", scores, bias)
+    shares = graph.op("Softmax", scores, axis=-1)
+    mixed = graph.op("MatMul", shares, apart(v, [0, 2, 1, 3]))
+    return graph.op(
+        "Reshape", graph.op("Transpose", mixed, perm=[0, 2, 1, 3]), graph.ints(0, 0, width)
+    )
+
+
+def _first(graph: Graph, state: str) -> str:
+    """Each text's first token: [n, length, d] -> [n, 1, d]."""
+    return graph.op("Slice", state, graph.ints(0), graph.ints(1), graph.ints(1))

@@ -67,6 +67,9 @@ class Graph:
         name = "ints " + " ".join(map(str, numbers))
         return self.weight(name, lambda: np.array(numbers, np.int64))
 
+    def whole(self, value: int) -> str:
+        return self.weight(f"whole {value}", lambda: np.array(value, np.int64))
+
     def number(self, value: float) -> str:
         return self.weight(f"number {value!r}", lambda: np.array(value, np.float32))
 
@@ -90,20 +93,21 @@ class Graph:
             self.block = block
         return self._kept[key]
 
-    def when(self, condition: str, make: Callable[[], str], empty: Sequence[int]) -> str:
-        """What `make` writes, computed only where the condition holds; else zeros, `empty`."""
-        block, self.block = self.block, Block()
-        value = make()
-        chosen = self._branch("then", self.block, value)
-        self.block = Block()
-        zeros = self.op("Constant", value=numpy_helper.from_array(np.zeros(empty, np.float32)))
-        otherwise = self._branch("else", self.block, zeros)
-        self.block = block
-        return self.op("If", condition, then_branch=chosen, else_branch=otherwise)
+    def when(
+        self, condition: str, make: Callable[[], Sequence[str]], empty: Sequence[Sequence[int]]
+    ) -> list[str]:
+        """What `make` writes, computed where the condition holds; else zeros of these sizes."""
+        chosen = self._branch("then", make)
+        zeros = [numpy_helper.from_array(np.zeros(size, np.float32)) for size in empty]
+        otherwise = self._branch("else", lambda: [self.op("Constant", value=z) for z in zeros])
+        return self.ops(len(empty), "If", condition, then_branch=chosen, else_branch=otherwise)
 
-    def _branch(self, name: str, block: Block, value: str) -> GraphProto:
-        out = helper.make_tensor_value_info(value, TensorProto.FLOAT, None)
-        return helper.make_graph(block.nodes, f"{name} {next(self._number)}", [], [out])
+    def _branch(self, name: str, make: Callable[[], Sequence[str]]) -> GraphProto:
+        block, self.block = self.block, Block()
+        values = [helper.make_tensor_value_info(v, TensorProto.FLOAT, None) for v in make()]
+        made = helper.make_graph(self.block.nodes, f"{name} {next(self._number)}", [], values)
+        self.block = block
+        return made
 
     # Products with weights, in int8 where that is wanted.
 

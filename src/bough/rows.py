@@ -35,6 +35,7 @@ class Rows:
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what was assumed about the file
     unit: str = "line"  # what `lines` counts: lines of a file or rows of a set
+    unused: int = 0  # good rows that a limit leaves out
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -45,7 +46,7 @@ class Rows:
             return ""
         named = "; ".join(_named(row, self.unit) for row in self.skipped[:most])
         more = f"; and {len(self.skipped) - most:,} more" if len(self.skipped) > most else ""
-        total = len(self.skipped) + len(self)
+        total = len(self.skipped) + len(self) + self.unused
         return f"{self.source}: skipped {len(self.skipped):,} of {total:,} rows: {named}{more}"
 
 
@@ -94,6 +95,7 @@ def _limited(rows: Rows, task: Task, split: Split) -> Rows:
         ids=[rows.ids[i] for i in kept],
         lines=[rows.lines[i] for i in kept],
         notes=(*rows.notes, note),
+        unused=len(rows) - most,
     )
 
 

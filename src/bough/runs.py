@@ -117,7 +117,7 @@ class Writer:
 
     def __init__(self, folder: Path):
         self.run = Run(folder)
-        self._lock = _lock(folder / ".lock")
+        self._lock = hold(folder / ".lock")
         self._log: IO[bytes] | None = None
         clear_parts(folder)
 
@@ -193,7 +193,7 @@ def _write_all(file: IO[bytes], data: bytes) -> None:
         data = data[file.write(data) :]
 
 
-def _lock(path: Path) -> IO[bytes]:
+def hold(path: Path, what: str = "run") -> IO[bytes]:
     """Hold the file; the system lets go of it when the process ends, however it ends."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -212,8 +212,9 @@ def _lock(path: Path) -> IO[bytes]:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
     except OSError:
         file.close()
-        raise Mistake(f"{path.parent}: another process is writing this run; wait for it") from None
+        said = f"another process is writing this {what}; wait for it"
+        raise Mistake(f"{path.parent}: {said}") from None
     if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
         file.close()  # its last holder took it away in between: what is held is no one's lock
-        return _lock(path)
+        return hold(path, what)
     return file

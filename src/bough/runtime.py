@@ -1,0 +1,176 @@
+"""Answering through onnxruntime: an exported folder behind the same interface as the model.
+
+Texts are tokenised as ever and grouped by exact length, so that no bucket has padding; each bucket
+is one run of the graph, in which the tasks' shared prefix is computed once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bough.batches import Ints, Sequences, tokenise
+from bough.encoder import read_tokenizer
+from bough.families import Shape
+from bough.mistakes import Mistake
+from bough.model import MultiTaskModel, Text
+from bough.network import Network, plan_of
+from bough.onnx_names import (
+    ASKED,
+    IDS,
+    PAIRS_FILE,
+    SIDES,
+    TEXTS_FILE,
+    TYPES,
+    joined,
+    twins,
+    vector_name,
+    wanted,
+)
+from bough.tasks import Task
+
+TOKENS = 2048  # of one run: more would not stay in the processor's caches
+Floats = NDArray[np.float32]
+Read = dict[str, Floats]  # output -> its rows, one per sequence
+
+
+@dataclass
+class OnnxModel(MultiTaskModel):
+    """A model whose weights are in graphs; its network is the plan's skeleton, without weights."""
+
+    texts: Any = None  # onnxruntime.InferenceSession
+    pairs: Any = None  # the same; None where no task reads its texts apart
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def outputs(
+        self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]
+    ) -> dict[str, tuple[list[int], Tensor]]:
+        """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
+        numbers: dict[str, list[int]] = {}
+        for number, names in enumerate(asked):
+            for name in names:
+                numbers.setdefault(name, []).append(number)
+        out: dict[str, tuple[list[int], Tensor]] = {}
+        for twin in (False, True):
+            tasks = [name for name in numbers if self.tasks[name].twin == twin]
+            if not tasks:
+                continue
+            sequences, places = self._tokenised(texts, asked, twin)
+            own = {n: tuple(t for t in asked[n] if self.tasks[t].twin == twin) for n in places}
+            chosen = [own[number] for number, seats in places.items() for _ in seats]
+            read = self._read(sequences, chosen)
+            for task in tasks:
+                seats = np.array([places[number] for number in numbers[task]])
+                found = self._join(task, seats, read) if twin else read[task][seats[:, 0]]
+                out[task] = numbers[task], torch.from_numpy(found)
+        return out
+
+    def encode(self, texts: Sequence[str], task: str | None = None) -> Floats:
+        """Each text's vector as this task's head reads it (the first task's by default)."""
+        name = task or next(iter(self.tasks))
+        if name not in self.tasks:
+            raise self.unknown(name)
+        sequences, _ = tokenise([(text,) for text in texts], self.tokenizer, self.longest)
+        vector = vector_name(name)
+        return self._read(sequences, [(name,)] * len(sequences), [vector])[vector]
+
+    def _read(
+        self,
+        sequences: Sequences,
+        asked: Sequence[tuple[str, ...]],
+        names: list[str] | None = None,
+    ) -> Read:
+        """The texts' graph on all sequences, each for the tasks that ask about it."""
+        out: Read = {}
+        for rows, tasks in _buckets(sequences.lengths, asked):
+            at = sequences.bounds[rows][:, None] + np.arange(sequences.lengths[rows[0]])
+            feeds = {
+                IDS: sequences.ids[at].astype(np.int64),
+                TYPES: sequences.types[at].astype(np.int64),
+                ASKED: np.array([task in tasks for task in self.tasks]),
+            }
+            fetched = names or wanted(self.network, tasks)
+            for name, found in zip(fetched, self.texts.run(fetched, feeds), strict=True):
+                if name not in out:
+                    out[name] = np.empty((len(sequences), found.shape[1]), np.float32)
+                out[name][rows] = found
+        return out
+
+    def _join(self, task: str, seats: Ints, read: Read) -> Floats:
+        """A twin task's outputs from what was read of its two texts."""
+        needed = {name for t in twins(self.network, task) for name in joined(self.network, t)}
+        feeds = {}
+        for side, places in zip(SIDES, seats.T, strict=True):
+            for twin in (t for t, other in self.tasks.items() if other.twin):
+                for name, width in joined(self.network, twin).items():
+                    nothing = np.zeros((len(seats), width), np.float32)
+                    feeds[f"{name}.{side}"] = read[name][places] if name in needed else nothing
+        found: Floats = self.pairs.run([task], feeds)[0]
+        return found
+
+
+def _buckets(
+    lengths: Ints, asked: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[Ints, tuple[str, ...]]]:
+    """Sequences of equal length that the same tasks ask about, at most so many tokens at a time."""
+    groups: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    for number, key in enumerate(zip(lengths.tolist(), asked, strict=True)):
+        groups.setdefault(key, []).append(number)
+    for (length, tasks), rows in groups.items():
+        most = max(1, TOKENS // max(1, length))
+        for start in range(0, len(rows), most):
+            yield np.array(rows[start : start + most]), tasks
+
+
+def load(source: str | Path, threads: int | None = None) -> OnnxModel:
+    """A model from a folder that `bough export --onnx` wrote; `threads` of one run."""
+    folder = Path(source).expanduser()
+    if not (folder / TEXTS_FILE).is_file():
+        raise Mistake(
+            f"{folder}: there is no {TEXTS_FILE}; write one with: bough export RUN --onnx {folder}"
+        )
+    file = folder / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        shape = Shape(**config["shape"])
+        tasks = {name: Task(**task) for name, task in config["tasks"].items()}
+        network = Network(plan_of(config["plan"], tasks, shape), tasks, shape)
+        longest = int(config["longest"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Mistake(
+            f"{file}: not a bough model's config ({type(error).__name__}: {error})"
+        ) from None
+    texts = _session(folder / TEXTS_FILE, threads)
+    pairs = _session(folder / PAIRS_FILE, threads) if any(t.twin for t in tasks.values()) else None
+    facts = config.get("facts", {})
+    return OnnxModel(network, read_tokenizer(folder), longest, facts, texts, pairs)
+
+
+def _session(file: Path, threads: int | None) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise Mistake("the ONNX runtime is not installed; pip install 'bough[export]'") from None
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.enable_mem_pattern = False  # one would be kept for every shape that ever came
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    try:
+        return onnxruntime.InferenceSession(
+            str(file), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # onnxruntime's errors have no common base
+        reason = str(error).strip().splitlines()[0]
+        raise Mistake(f"{file}: onnxruntime cannot read it ({reason})") from None
