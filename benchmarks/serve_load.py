@@ -56,7 +56,7 @@ class Bench:
         return len(self.texts) / (time.perf_counter() - began)
 
     def start(self, *options: str) -> tuple[subprocess.Popen, tuple[str, int]]:
-        command = [sys.executable, "-c", "from bough.cli import main; main()", "serve"]
+        command = [sys.executable, "-m", "bough", "serve"]
         process = subprocess.Popen(
             [*command, str(self.run), "--port", "0", *options], stdout=subprocess.PIPE, text=True
         )

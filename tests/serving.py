@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import uvicorn
+
 from bough.model import Answer, MultiTaskModel, Text
+from bough.server import Settings, build
 
 from . import tiny
 
@@ -61,8 +65,7 @@ class Server:
     """`bough serve` as its users start it."""
 
     def __init__(self, folder: Path, *options: str, key: str | None = None):
-        program = "from bough.cli import main; main()"
-        command = [sys.executable, "-c", program, "serve", str(folder), "--port", "0", *options]
+        command = [sys.executable, "-m", "bough", "serve", str(folder), "--port", "0", *options]
         environment = {k: v for k, v in os.environ.items() if k != "BOUGH_API_KEY"}
         self.process = subprocess.Popen(
             command,
@@ -94,6 +97,21 @@ def served(folder: Path, *options: str, key: str | None = None) -> Iterator[Serv
     assert code == 0, out
     assert "Traceback" not in out, out
     assert "ERROR" not in out, out
+
+
+@contextmanager
+def beside(made: MultiTaskModel, settings: Settings) -> Iterator[str]:
+    """The address of a server in a thread of this process: quick to start."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        app = build(made, settings, "first")
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 class Client:

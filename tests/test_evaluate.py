@@ -111,9 +111,9 @@ def test_bootstrapped_intervals_hold_the_score(metric: str) -> None:
     low, high = interval(task, predicted, truth)
     value = metrics(task, predicted, truth)[metric]
     assert low < value < high
-    draws = rng.integers(0, 300, (200, 300))
+    draws = rng.integers(0, 300, (80, 300))
     spread = np.std([metrics(task, predicted[d], truth[d])[metric] for d in draws])
-    assert (high - low) / (2 * 1.96) == pytest.approx(spread, rel=0.25)
+    assert (high - low) / (2 * 1.96) == pytest.approx(spread, rel=0.35)
     assert (low, high) == interval(task, predicted, truth), "no chance of its own"
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from bough.model import MultiTaskModel
+from bough.server import Settings
 
 from .browser import Browser, executable
-from .serving import Server, model, served
+from .serving import beside, model
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="no Chromium on this machine")
 
@@ -25,8 +25,8 @@ def made() -> MultiTaskModel:
 
 
 @pytest.fixture(scope="module")
-def server(made: MultiTaskModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(made.save(tmp_path_factory.mktemp("paged") / "first")) as found:
+def url(made: MultiTaskModel) -> Iterator[str]:
+    with beside(made, Settings()) as found:
         yield found
 
 
@@ -37,15 +37,15 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(tab: Browser, server: Server) -> Iterator[Browser]:
+def browser(tab: Browser, url: str) -> Iterator[Browser]:
     """The page, freshly loaded; at the end it must have fetched nothing from elsewhere."""
     tab.events.clear()
     tab.view(1280, 900)
-    tab.go(f"{server.url}/")
+    tab.go(f"{url}/")
     tab.until("document.querySelectorAll('#examples button').length > 0")
     yield tab
     assert tab.complaints() == []
-    assert all(url.startswith(server.url) for url in tab.fetched()), tab.fetched()
+    assert all(one.startswith(url) for one in tab.fetched()), tab.fetched()
 
 
 def cards(browser: Browser) -> list[list[str]]:
@@ -217,17 +217,17 @@ def test_everything_has_a_name_for_those_who_do_not_see_it(browser: Browser) -> 
     assert any(name.startswith("Second text") for name in named)
 
 
-def test_the_api_page(browser: Browser, server: Server) -> None:
-    browser.go(f"{server.url}/docs")
+def test_the_api_page(browser: Browser, url: str) -> None:
+    browser.go(f"{url}/docs")
     browser.until("document.querySelectorAll('#paths section').length === 5")
-    assert f"curl {server.url}/predict" in browser.text("#curl")
+    assert f"curl {url}/predict" in browser.text("#curl")
     assert "a number from 0 to 5" in browser.text("#tasks")
     assert "POST /predict" in browser.text("#paths")
 
 
-def test_a_key_is_asked_for(tab: Browser, made: MultiTaskModel, tmp_path: Path) -> None:
-    with served(made.save(tmp_path / "locked"), key="secret") as locked:
-        tab.go(f"{locked.url}/")
+def test_a_key_is_asked_for(tab: Browser, made: MultiTaskModel) -> None:
+    with beside(made, Settings(key="secret")) as locked:
+        tab.go(f"{locked}/")
         tab.until("!document.querySelector('#key-form').hidden")
         for key, hidden in (("wrong", "false"), ("secret", "true")):
             tab.type("#key", key)

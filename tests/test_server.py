@@ -554,11 +554,15 @@ def test_mistakes_at_the_start(folder: Path, tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(Mistake, match=rf"cannot listen on 127.0.0.1:{port} \(Address already"):
-            serve(folder, Settings(), "127.0.0.1", port, "cpu")
+            serve(folder, Settings(), "127.0.0.1", port, "cpu", "torch")
     with pytest.raises(Mistake, match=r"cannot listen on nowhere\.invalid:0"):
-        serve(folder, Settings(), "nowhere.invalid", 0, "cpu")
+        serve(folder, Settings(), "nowhere.invalid", 0, "cpu", "torch")
     with pytest.raises(Mistake, match="no model there"):
-        serve(tmp_path, Settings(), "127.0.0.1", 0, "cpu")
+        serve(tmp_path, Settings(), "127.0.0.1", 0, "cpu", "torch")
+    with pytest.raises(Mistake, match="--runtime onnx on cuda: expected torch, or onnx on the cpu"):
+        serve(folder, Settings(), "127.0.0.1", 0, "cuda", "onnx")
+    with pytest.raises(Mistake, match=r"there is no .*\.onnx; write one with: bough export"):
+        serve(folder, Settings(), "127.0.0.1", 0, "cpu", "onnx")
     found = CliRunner().invoke(cli, ["serve", str(folder), "--queue", "10"])
     assert isinstance(found.exception, Mistake)
     assert "a queue of 10 texts cannot hold one request of 256" in str(found.exception)
@@ -570,4 +574,4 @@ def test_a_model_without_numbers_is_not_served(tmp_path: Path) -> None:
     broken = model()
     broken.network.cells["head/mood"].output.bias.data.fill_(float("nan"))  # type: ignore[union-attr]
     with pytest.raises(Mistake, match="task 'mood' answers nan"):
-        serve(broken.save(tmp_path), Settings(), "127.0.0.1", 0, "cpu")
+        serve(broken.save(tmp_path), Settings(), "127.0.0.1", 0, "cpu", "torch")

@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bough.display import one_line
+from bough.grid import Order
 from bough.mistakes import Mistake
 from bough.runs import Run
-from bough.survey import Order
 
 OFTEN = 1.0  # seconds between two looks into the runs' logs
 

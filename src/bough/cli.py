@@ -195,6 +195,9 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or mps.")] = "cpu",
+    runtime: Annotated[
+        str, typer.Option(help="torch, or onnx for a folder of bough export.")
+    ] = "torch",
     threads: Annotated[
         int | None, typer.Option(min=1, help="Passes at a time; on the CPU one per core.")
     ] = None,
@@ -214,8 +217,12 @@ def serve(
     ] = None,
 ) -> None:
     """Answer over HTTP, with a page to try the model."""
-    from bough.server import Settings, cores
-    from bough.server import serve as start
+    try:
+        from bough.server import Settings, cores
+        from bough.server import serve as start
+    except ModuleNotFoundError as error:
+        missing = f"serving needs {error.name}"
+        raise Mistake(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
     from bough.wire import Limits
 
     start(
@@ -230,6 +237,7 @@ def serve(
         host,
         port,
         device,
+        runtime,
     )
 
 
@@ -355,6 +363,54 @@ def report(
 
     asked = tasks.split(",") if tasks else None
     print(write(runs, out, baseline=baseline, split=split, tasks=asked))
+
+
+@app.command()
+def survey(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|SURVEY", help="A survey file, or the directory of one begun."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="Where the runs are written.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How large: a budget of the file.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time; cores are shared.")] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="CELL", help="Only this cell (repeatable).")
+    ] = None,
+    keep: Annotated[
+        str, typer.Option(help="Of finished runs: scores, models, or all (checkpoints too).")
+    ] = "models",
+    retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again.")] = False,
+    listing: Annotated[
+        bool, typer.Option("--list", help="Check it and list its runs, and do not run them.")
+    ] = False,
+) -> None:
+    """Run many recipes: a grid or a search, times seeds. Ctrl-C is safe: ask again to go on."""
+    from bough import survey as surveys
+
+    if listing:
+        surveys.show(source, out, budget, workers, only or ())
+        return
+    result = surveys.conduct(
+        source, out=out, budget=budget, workers=workers, only=only or (), keep=keep, retry=retry
+    )
+    if result.stopped:
+        _fail(f"stopped; go on with: bough survey {result.folder}", 130)
+    print(f"\n{result}")
+    if result.failed:
+        raise SystemExit(1)
+
+
+@app.command()
+def studies() -> None:
+    """List the published studies that come as surveys: what was asked, printed and found."""
+    from bough.studies import show
+
+    show()
 
 
 @app.command()

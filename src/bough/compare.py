@@ -283,17 +283,22 @@ def find_runs(paths: Iterable[str | Path]) -> list[Run]:
     return list(found.values())
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def _natural(path: Path) -> list[tuple[str, int]]:
     """run-2 before run-10."""
-    return [(int(part or 0), word) for word, part in re.findall(r"(\D*)(\d*)", path.name)]
+    return [(word, int(part or 0)) for word, part in re.findall(r"(\D*)(\d*)", path.name)]
 
 
 def _finished(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     done = [run for run in runs if run.finished]
     left = [str(run.folder) for run in runs if not run.finished]
     if not done:
-        raise Mistake(f"none of the runs is finished: {listed(left, 3)}; resume them first")
-    return done, [f"left out, not finished: {listed(left, 5)}"] if left else []
+        raise Mistake(f"none of the runs is finished: {_some(left)}; resume them first")
+    return done, [f"left out, not finished: {_some(left)}"] if left else []
+
+
+def _some(paths: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return ", ".join(paths[:most]) + more
 
 
 def _tasks(

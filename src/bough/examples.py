@@ -20,7 +20,7 @@ from bough.tasks import SPLITS, Hub, Task
 
 WORST = 10  # examples shown at first
 PER_KIND = 3  # and kept for each way of being wrong
-ASKED = 150  # pairs of each task that the tasks are asked about
+ASKED = 100  # pairs of each task that the tasks are asked about
 ALIKE = 0.3  # correlation from which two tasks are taken to measure the same thing
 
 Texts = dict[str, list[tuple[str, ...]]]

@@ -24,9 +24,9 @@ from typing import IO, Any, Literal, Protocol
 
 from bough.board import Board
 from bough.files import write_atomically
+from bough.grid import Order, Survey, applied
 from bough.mistakes import Mistake
 from bough.runs import Run, hold
-from bough.survey import Order, Survey, applied
 
 FILE = "survey.yaml"
 PAUSE = 0.2  # seconds between two looks at the processes

@@ -75,6 +75,11 @@ class Column:
         return sum(len(str(cell).split()) for cell in self.cells) / max(1, len(self.cells))
 
     @property
+    def known(self) -> bool:
+        """Whether it is called what labels are called."""
+        return _rank(self.name) < len(LABELS)
+
+    @property
     def whole(self) -> bool:
         """Whether it holds whole numbers only."""
         return self.values is not None and all(value.is_integer() for value in self.values)
@@ -84,7 +89,7 @@ class Column:
         """Whether it only tells rows apart."""
         if not self.name or _ID.fullmatch(self.name):
             return True
-        if len(self.cells) < 2 or len(self.classes) < len(self.cells):
+        if self.known or len(self.cells) < 2 or len(self.classes) < len(self.cells):
             return False
         return self.whole or (self.values is None and self.words == 1)
 
@@ -102,9 +107,9 @@ class Column:
         number = len(self.classes) if self.plain else 0
         if number < 2:
             return False
-        if self.values is not None and not self.whole:
+        if self.values is not None and (self.known or not self.whole):
             return True
-        return number <= _MOST and (number <= len(self.cells) / 2 or _rank(self.name) < len(LABELS))
+        return number <= _MOST and (self.known or number <= len(self.cells) / 2)
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ def columns(
     hints: list[str] = []
     # A label that is given, or has a label's name, is not taken for text, however wordy.
     sure = label or next(
-        (n for n in sorted(every, key=_rank) if _rank(n) < len(LABELS) and every[n].is_label), None
+        (n for n in sorted(every, key=_rank) if every[n].known and every[n].is_label), None
     )
     if text:
         chosen, why_text = tuple(text), "as you said"
@@ -202,7 +207,7 @@ def _label(
             f"{source}: {what} looks like a label (classes or numbers); name it with --label COLUMN"
         )
     first, *others = sorted(found, key=lambda c: (_rank(c.name), len(c.classes)))
-    if others and _rank(first.name) == len(LABELS):
+    if others and not first.known:
         raise Mistake(
             f"{source}: the label may be any of {listed([c.name for c in found])}; choose with "
             f"--label {first.name}, or make a task of each with several --label"
@@ -245,11 +250,8 @@ def scale(values: Sequence[float]) -> tuple[float, float]:
         if start <= low and high <= end and high - low >= 0.7 * (end - start):
             return float(start), float(end)
     step = 10 ** math.floor(math.log10(high - low)) / 10
-    return _tidy(math.floor(low / step) * step), _tidy(math.ceil(high / step) * step)
-
-
-def _tidy(value: float) -> float:
-    return float(f"{value:.10g}")
+    start, end = math.floor(low / step) * step, math.ceil(high / step) * step
+    return min(low, float(f"{start:.10g}")), max(high, float(f"{end:.10g}"))
 
 
 def _look_like_header(names: Sequence[str], source: str) -> None:
@@ -268,7 +270,7 @@ def _look_like_header(names: Sequence[str], source: str) -> None:
 
 
 def _seen(label: Column) -> str:
-    return "by its name" if _rank(label.name) < len(LABELS) else "the only column with few values"
+    return "by its name" if label.known else "the only column with few values"
 
 
 def _length(found: Iterable[Column]) -> str:

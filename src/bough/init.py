@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +87,7 @@ def init(
         for label in labels or (None,):
             own = f"{name}-{label}" if len(labels) > 1 else name
             unique = _unique(own, [known.name for known in drafted])
-            drafted.append(_draft(unique, splits, out, text, label))
+            drafted.append(_draft(unique, splits, out, text, label, len(labels) > 1))
     new = {path: content for own in drafted for path, content in own.new.items()}
     new = {path: content for path, content in new.items() if not path.exists()}
     new[out] = _recipe(out, drafted, files)
@@ -192,7 +193,12 @@ class _Tables:
 
 
 def _draft(
-    name: str, splits: dict[Split, Path], out: Path, text: Sequence[str], label: str | None
+    name: str,
+    splits: dict[Split, Path],
+    out: Path,
+    text: Sequence[str],
+    label: str | None,
+    shared: bool,
 ) -> Drafted:
     learn: Split = "train" if "train" in splits else "dev"
     source = splits[learn]
@@ -227,8 +233,8 @@ def _draft(
     bad: list[str] = []
     if learn == "dev" or "dev" not in splits:
         every = rows.read(name, bare, str(source), root=Path.cwd(), policy="skip", labels="needed")
-        train, dev = split_off(every, classify=kind == "classify")
-        stem = _parted(source)[0]
+        train, dev = split_off(every, kind == "classify" and not shared)
+        stem = name
         if any((out.parent / f"{stem}-{split}.csv").resolve() in given for split in SPLITS):
             stem += "-part"  # beside the file that it is cut from
         halves: list[tuple[Split, list[int]]] = [("train", train), ("dev", dev)]
@@ -265,10 +271,11 @@ def _described(name: str, task: Task, split: Split, file: Path, bad: list[str]) 
 # --- setting rows aside --------------------------------------------------------------------------
 
 
-def split_off(every: Rows, classify: bool) -> tuple[list[int], list[int]]:
+def split_off(every: Rows, by_class: bool) -> tuple[list[int], list[int]]:
     """Numbers of the rows to learn from and to judge by, both in the file's order.
 
-    Each class gives its share; equal texts stay together.
+    Each class gives its share, if asked to; equal texts stay together. Without classes the texts
+    alone decide, so that several tasks on the same texts set the same ones aside.
     """
     if len(every) < NEEDED:
         raise Mistake(
@@ -279,12 +286,12 @@ def split_off(every: Rows, classify: bool) -> tuple[list[int], list[int]]:
     together: dict[tuple[str, ...], list[int]] = {}
     for number, texts in enumerate(every.texts):
         together.setdefault(texts, []).append(number)
-    by_class: dict[float, list[tuple[str, ...]]] = {}
+    groups: dict[float, list[tuple[str, ...]]] = {}
     for texts, numbers in together.items():
-        by_class.setdefault(every.labels[numbers[0]] if classify else 0, []).append(texts)
+        groups.setdefault(every.labels[numbers[0]] if by_class else 0, []).append(texts)
     wanted = min(max(SHARE * len(every), min(FEWEST, len(every) / 3)), MOST) / len(every)
     chosen: set[int] = set()
-    for own in by_class.values():
+    for own in groups.values():
         own.sort(key=_hash)
         most = min(max(round(wanted * len(own)), int(len(own) >= 5)), len(own) - 1)
         chosen.update(number for texts in own[:most] for number in together[texts])
@@ -309,7 +316,7 @@ def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
     table.writerow([*(["id"] if own else []), *task.columns, task.label])
     for n in numbers:
         label = every.labels[n]
-        said = task.labels[int(label)] if task.labels else f"{label:g}"
+        said = task.labels[int(label)] if task.labels else repr(float(label))
         table.writerow([*([every.ids[n]] if own else []), *every.texts[n], said])
     return text.getvalue()
 
@@ -372,21 +379,20 @@ def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) 
 
 
 def _value(key: str, value: Any) -> str:
-    if key in SPLITS:
-        value = value.replace("${", "$${")  # else taken for a variable of the environment
+    parts = value if isinstance(value, list) else [value]
     if key == "labels":
-        value = [int(name) if re.fullmatch(r"0|-?[1-9]\d{0,8}", name) else name for name in value]
-        value = [name.replace("${", "$${") if isinstance(name, str) else name for name in value]
+        parts = [int(name) if re.fullmatch(r"0|-?[1-9]\d{0,8}", name) else name for name in parts]
     if key == "range":
-        value = [int(end) if float(end).is_integer() else end for end in value]
-    text = notation.write(value if isinstance(value, list) else [value]).strip()
+        parts = [int(end) if float(end).is_integer() else end for end in parts]
+    # ${NAME} would be taken for a variable of the environment.
+    parts = [part.replace("${", "$${") if isinstance(part, str) else part for part in parts]
+    text = notation.write(parts).strip()
     return (text if isinstance(value, list) else text[1:-1]).replace("\n", "\n      ")
 
 
 def _typed(path: str | Path) -> str:
     """A path as a shell takes it."""
-    text = str(path)
-    return text if re.fullmatch(r"[\w./~-]+", text) else f"'{text}'"
+    return shlex.quote(str(path))
 
 
 def _run(out: Path, drafted: Sequence[Drafted]) -> str:

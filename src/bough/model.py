@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 import bough
+from bough import card
 from bough.batches import Pack, Sequences, by_tokens, tokenise
 from bough.encoder import read_tokenizer
 from bough.families import Shape
@@ -253,6 +255,36 @@ class MultiTaskModel:
         """All but the weights."""
         write_atomically(folder / "tokenizer.json", self.tokenizer.to_str())
         write_atomically(folder / "config.json", json.dumps(self.config(), indent=1) + "\n")
+        words = card.write(self.plan, self.tasks, self.longest, self.facts)
+        write_atomically(folder / "README.md", words)
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        private: bool = False,
+        token: str | None = None,
+        message: str = "A bough model",
+    ) -> str:
+        """Put the model and its card on the Hugging Face hub; returns its address there.
+
+        The repository is made if it is not there; without `token` the one you logged in with is
+        taken. The card shows a few dev texts: empty `facts["examples"]` if they are not to be seen.
+        """
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+        api = HfApi(token=token)
+        try:
+            made = api.create_repo(repo, private=private, exist_ok=True)
+            with tempfile.TemporaryDirectory() as folder:
+                api.upload_folder(
+                    repo_id=made.repo_id, folder_path=self.save(folder), commit_message=message
+                )
+        except (HfHubHTTPError, HFValidationError, OSError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise Mistake(f"the model could not be put on the hub as {repo!r} ({reason})") from None
+        return str(made)
 
     def only(self, task: str) -> MultiTaskModel:
         """One task, and what it reads, as a model of its own."""

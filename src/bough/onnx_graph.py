@@ -110,6 +110,8 @@ class _Texts:
             read = end > 1 + self.plan.layers
             width = self.shape.width
             (value,) = self._where_asked(tasks, pass_rows, [(0, width) if read else (0, 1, width)])
+            if not read and value.startswith("If"):
+                self.graph.shaped(value, f"n of {value}", f"length of {value}", width)
         else:
             (value,) = pass_rows()
         if end == rows:
@@ -180,6 +182,7 @@ class _Texts:
             else:  # one segment vector goes to every token, of pairs too
                 kind = graph.weight(f"{key}.types", lambda: kinds[0])
             x = graph.op("Add", x, kind)
+        x = graph.shaped(x, "n", "length", self.shape.embedding)
         x = norm(graph, x, f"{key}.norm", module.norm)
         return x if module.project is None else linear(graph, x, f"{key}.project", module.project)
 

@@ -31,6 +31,7 @@ class Block:
 
     nodes: list[NodeProto] = field(default_factory=list)
     rounded: dict[str, list[str]] = field(default_factory=dict)  # value -> int8, scale, zero
+    shapes: list[Any] = field(default_factory=list)  # what is known of values
 
 
 class Graph:
@@ -54,7 +55,7 @@ class Graph:
 
     def output(self, name: str, value: str, width: int) -> None:
         self.block.nodes.append(helper.make_node("Identity", [value], [name]))
-        self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]))
+        self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [f"rows of {name}", width]))
 
     def weight(self, name: str, value: Callable[[], Array]) -> str:
         """An initializer; whoever comes with the same name shares it."""
@@ -72,6 +73,12 @@ class Graph:
 
     def number(self, value: float) -> str:
         return self.weight(f"number {value!r}", lambda: np.array(value, np.float32))
+
+    def shaped(self, value: str, *shape: str | int) -> str:
+        """The same value; a runtime that knows its shape can fuse what follows."""
+        info = helper.make_tensor_value_info(value, TensorProto.FLOAT, shape)
+        self.block.shapes.append(info)
+        return value
 
     # Operations.
 
@@ -105,7 +112,13 @@ class Graph:
     def _branch(self, name: str, make: Callable[[], Sequence[str]]) -> GraphProto:
         block, self.block = self.block, Block()
         values = [helper.make_tensor_value_info(v, TensorProto.FLOAT, None) for v in make()]
-        made = helper.make_graph(self.block.nodes, f"{name} {next(self._number)}", [], values)
+        made = helper.make_graph(
+            self.block.nodes,
+            f"{name} {next(self._number)}",
+            [],
+            values,
+            value_info=self.block.shapes,
+        )
         self.block = block
         return made
 
@@ -153,7 +166,12 @@ class Graph:
 
     def model(self, name: str, facts: dict[str, str]) -> ModelProto:
         graph = helper.make_graph(
-            self.top.nodes, name, self.inputs, self.outputs, list(self.weights.values())
+            self.top.nodes,
+            name,
+            self.inputs,
+            self.outputs,
+            list(self.weights.values()),
+            value_info=self.top.shapes,
         )
         made = helper.make_model(
             graph,

@@ -7,7 +7,6 @@ The trials lie in `search.db` (SQLite) of the survey's directory, what they gave
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bough.fleet import Folder, Outcome
+from bough.grid import COSTS, SCORES, Order, Overrides, Search, Span, Survey
 from bough.mistakes import Mistake, nearest
 from bough.recipe import Recipe
 from bough.runs import Run
-from bough.survey import COSTS, SCORES, Order, Overrides, Search, Span, Survey
 from bough.tasks import listed
 
 PEERS = 4  # finished runs to be judged by, before a run can be called hopeless
@@ -31,7 +30,8 @@ class Trial:
 
     number: int
     orders: list[Order]
-    ended: dict[str, Outcome] = field(default_factory=dict)  # run -> how
+    done: set[str] = field(default_factory=set)  # runs
+    told: bool = False  # optuna knows how it ended
 
 
 class Trials:
@@ -87,18 +87,21 @@ class Trials:
 
     def tell(self, order: Order, outcome: Outcome) -> None:
         trial = self.trials[order.name]
-        trial.ended[order.name] = outcome
-        if outcome in ("failed", "pruned"):  # the other seeds would tell nothing
-            state = "FAIL" if outcome == "failed" else "PRUNED"
+        states = self.optuna.trial.TrialState
+        if trial.told or outcome == "stopped":
+            return
+        if outcome == "done":
+            trial.done.add(order.name)
+            if len(trial.done) < len(trial.orders):
+                return
+            each = zip(*(self._values(self.folder.run(name)) for name in trial.done), strict=True)
+            self.study.tell(trial.number, [statistics.fmean(values) for values in each])
+        else:  # then its other seeds would tell nothing more
             rest = {o.name for o in trial.orders}
             self.queue = deque(o for o in self.queue if o.name not in rest)
-            if all(how in ("done", "failed", "stopped") for how in list(trial.ended.values())[:-1]):
-                self.study.tell(trial.number, state=self.optuna.trial.TrialState[state])
-        elif len(trial.ended) == len(trial.orders) and set(trial.ended.values()) == {"done"}:
-            found = [self._values(self.folder.run(o.name)) for o in trial.orders]
-            self.study.tell(
-                trial.number, [statistics.fmean(each) for each in zip(*found, strict=True)]
-            )
+            state = states.FAIL if outcome == "failed" else states.PRUNED
+            self.study.tell(trial.number, state=state)
+        trial.told = True
 
     def hopeless(self, order: Order) -> bool:
         """Whether the dev scores so far are below the median of finished runs that cost no more.
@@ -116,7 +119,7 @@ class Trials:
             return False
         self.seen[order.name] = len(judged)
         step = int(judged[-1]["step"])
-        costs = _running_costs(run, step)
+        costs = _running_costs(run)
         names = [name for name in self.search.objectives if name in COSTS]
         if any(name not in costs for name in names):
             return False
@@ -265,8 +268,8 @@ def _best(run: Run, name: str, step: int) -> float | None:
     return max(found, default=None)
 
 
-def _running_costs(run: Run, step: int) -> dict[str, float]:
-    """What is known of a run's costs before its end."""
+def _running_costs(run: Run) -> dict[str, float]:
+    """What is known of a run's costs before its end: neither its whole time nor its memory."""
     costs: dict[str, float] = {}
     weights = run.model / "model.safetensors"
     if weights.is_file():
@@ -274,6 +277,4 @@ def _running_costs(run: Run, step: int) -> dict[str, float]:
     last = next((e for e in reversed(list(run.metrics())) if "seconds" in e), None)
     if last is not None and last["step"]:
         costs["step_seconds"] = last["seconds"] / last["step"]
-        # A longer run costs more; one as long as planned is not known yet, so its pace is taken.
-        costs["training_seconds"] = math.inf
     return costs

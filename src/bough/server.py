@@ -61,13 +61,12 @@ class Settings:
     origins: tuple[str, ...] = ()  # of other sites' pages that may ask
 
 
-def serve(source: str | Path, settings: Settings, host: str, port: int, device: str) -> None:
+def serve(
+    source: str | Path, settings: Settings, host: str, port: int, device: str, runtime: str
+) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
     with _listen(host, port) as listener:
-        model = load(source, device)
-        if model.device.type == "cpu":
-            # A thread per pass and a core per thread: passes never wait for one another.
-            torch.set_num_threads(1)
+        model = _load(source, device, runtime)
         _warm(model)
         config = uvicorn.Config(
             build(model, settings, _name(source)),
@@ -85,6 +84,19 @@ def serve(source: str | Path, settings: Settings, host: str, port: int, device: 
             uvicorn.Server(config).run(sockets=[listener])
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def _load(source: str | Path, device: str, runtime: str) -> MultiTaskModel:
+    """On the CPU a pass has one thread, and there is a pass per core: none waits for another."""
+    if runtime == "torch":
+        if device == "cpu":
+            torch.set_num_threads(1)
+        return load(source, device)
+    if runtime == "onnx" and device == "cpu":
+        from bough import runtime as onnx
+
+        return onnx.load(source, threads=1)
+    raise Mistake(f"--runtime {runtime} on {device}: expected torch, or onnx on the cpu")
 
 
 def _greet(source: str, listener: socket.socket, settings: Settings) -> None:

@@ -1,379 +1,204 @@
-"""Survey: many runs that differ in something said, each a run directory of its own.
+"""Survey: many runs, each a process and a run directory of its own, taken to the end together.
 
-A survey file names a base recipe and what varies: a grid over dotted keys, single cells by name, or
-a search; times seeds. What is decided about it lies in `survey.yaml` of its directory; how far it
-has come is read off the run directories alone (`fleet`).
+What was decided about a survey lies in `survey.yaml` of its directory; how far it has come is read
+off the run directories alone. It can be stopped, or killed, and asked for again at any moment.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import cast, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.fields import FieldInfo
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from bough import notation, sampling
-from bough.draft import Draft, mapped
+from bough import board, grid
+from bough.fleet import Fleet, Folder, Keep, Listed
+from bough.grid import Order, Survey
 from bough.mistakes import Mistake, nearest
 from bough.recipe import Recipe
-from bough.tasks import listed, misfit
-
-SCORES = ("raw", "normalised")  # besides each task by its name
-COSTS = ("bytes_to_serve", "step_seconds", "training_seconds", "peak_memory")
-_LONGEST = 80  # characters of a cell's name: it becomes a folder's
-_NAME = re.compile(r"[A-Za-z0-9_@=+~-][A-Za-z0-9_.@=+~-]*")
-
-Overrides = dict[str, Any]  # dotted key -> value
-
-
-# --- the file ------------------------------------------------------------------------------------
-
-
-def _seeds(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return tuple(range(value))
-    if isinstance(value, list | tuple) and value and len(set(map(str, value))) == len(value):
-        return tuple(value)
-    raise ValueError("expected a number of seeds from 1 on, or a list of different seeds")
-
-
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_seeds)]
-Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
-
-
-class Budget(BaseModel):
-    """How large the survey is taken: what it changes about the file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    fixed: Overrides = Field(default_factory=dict, description="Keys of every run.")
-    vary: Grid = Field(default_factory=dict, description="Other values for keys of the grid.")
-    cells: dict[str, Overrides] = Field(
-        default_factory=dict, description="Other keys for cells, or further cells."
-    )
-    seeds: Seeds | None = Field(None, description="Other seeds.")
-    trials: int | None = Field(None, ge=1, description="Another number of trials of the search.")
-
-
-class Span(BaseModel):
-    """Numbers to search: whole ones if both ends are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    low: int | float = Field(description="The least.")
-    high: int | float = Field(description="The most.")
-    log: bool = Field(False, description="Small and large ones alike: by their logarithms.")
-    step: int | float | None = Field(None, gt=0, description="Only every so many.")
-
-    @model_validator(mode="after")
-    def _ends_agree(self) -> Self:
-        if not self.low < self.high or (self.log and self.low <= 0):
-            said = "and above 0 " if self.log else ""
-            raise misfit(f"expected low below high {said}(found {self.low:g} and {self.high:g})")
-        if self.log and self.step is not None:
-            raise misfit("log and step do not go together; leave one out")
-        return self
-
-
-class Search(BaseModel):
-    """Cells chosen by optuna from what the earlier ones gave."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    space: dict[str, Span | Annotated[list[Any], Field(min_length=1)]] = Field(
-        min_length=1, description="Dotted keys, each with a list of values or {low, high, log}."
-    )
-    trials: int = Field(20, ge=1, description="How many cells are tried in all.")
-    objectives: tuple[str, ...] = Field(
-        ("normalised",),
-        min_length=1,
-        description="What is sought: high scores (raw, normalised, a task), low costs "
-        f"({', '.join(COSTS)}).",
-    )
-    sampler: Literal["tpe", "random"] = Field("tpe", description="How the next cell is chosen.")
-    prune: bool = Field(
-        True, description="Stop runs whose dev scores fall behind those that cost no more."
-    )
-    seed: int = Field(0, ge=0, description="Seed of the choices.")
-
-
-class Survey(BaseModel):
-    """A survey as its file says it; in the survey's directory, complete as resolved."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    asks: str = Field("", description="The question, for people.")
-    printed: str = Field("", description="What was published about it, for people.")
-    found: str = Field("", description="What came of it, for people.")
-    recipe: str | dict[str, Any] = Field(description="The base: a recipe's file, or a recipe.")
-    fixed: Overrides = Field(default_factory=dict, description="Keys of every run.")
-    vary: Grid = Field(
-        default_factory=dict,
-        description="A grid: dotted keys, each with its values; a cell for every combination.",
-    )
-    cells: dict[str, Overrides] = Field(
-        default_factory=dict, description="Cells by name, besides those of the grid."
-    )
-    search: Search | None = Field(None, description="Cells found by a search, instead of the grid.")
-    seeds: Seeds = Field((0,), description="How many seeds each cell is run with, or which.")
-    budgets: dict[str, Budget] = Field(
-        default_factory=dict, description="Sizes of the survey by name; the first is the usual one."
-    )
-    baseline: str | None = Field(
-        None, description="The variant to hold the others against, as `bough compare` takes it."
-    )
-    budget: str | None = Field(None, description="The budget that was chosen; bough writes this.")
-
-    @classmethod
-    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any] | Survey) -> Survey:
-        """A survey from a file or a dict, its base recipe within it."""
-        if isinstance(source, Survey):
-            return source
-        draft = Draft.read(source, _keys, "survey", "recipe")
-        try:
-            survey = cls.model_validate(draft.data)
-        except ValidationError as fault:
-            raise draft.mistake(fault.errors()) from None
-        recipe = _base(survey.recipe, draft.folder, draft.said)
-        return survey.model_copy(update={"recipe": mapped(recipe, lambda text, _: text)})
-
-    def resolved(self, budget: str | None = None, threads: int | None = None) -> Survey:
-        """One size of it, every cell written out, on a base that is complete."""
-        size = self._budget(budget)
-        base = applied(Recipe.read(self.recipe), self.fixed | size.fixed, "fixed")
-        if base.threads is None and threads is not None:
-            base = base.model_copy(update={"threads": threads})
-        search = self.search
-        if search is not None and size.trials is not None:
-            search = search.model_copy(update={"trials": size.trials})
-        for key in size.vary:
-            if key not in self.vary:
-                raise Mistake(
-                    f"budgets.{budget}.vary: {key} is no key of `vary`, which has "
-                    f"{listed(list(self.vary)) or 'none'}{nearest(key, self.vary)}"
-                )
-        cells = _grid(self.vary | size.vary)
-        for name in [*self.cells, *(name for name in size.cells if name not in self.cells)]:
-            if not _NAME.fullmatch(name) or len(name) > _LONGEST:
-                raise Mistake(
-                    f"cells: {name!r} is to be a folder's name; use letters, digits, - and _ only"
-                )
-            if name in cells:
-                raise Mistake(f"cells: {name!r} is in the grid already; give it another name")
-            cells[name] = self.cells.get(name, {}) | size.cells.get(name, {})
-        if search is None and not cells:
-            raise Mistake("an empty survey: give it `vary`, `cells` or `search`")
-        if search is not None and cells:
-            raise Mistake(
-                "a survey is either a search or made of cells; leave `search` out or them"
-            )
-        return self.model_copy(
-            update={
-                "recipe": mapped(_anchored(base), lambda text, _: text),
-                "fixed": {},
-                "vary": {},
-                "cells": cells,
-                "search": search,
-                "seeds": size.seeds or self.seeds,
-                "budgets": {},
-                "budget": budget or next(iter(self.budgets), self.budget),
-            }
-        )
-
-    def _budget(self, name: str | None) -> Budget:
-        if name is None:
-            return next(iter(self.budgets.values()), Budget())
-        if name not in self.budgets:
-            known = listed(list(self.budgets)) or "none"
-            raise Mistake(f"no budget {name!r}; there is {known}{nearest(name, self.budgets)}")
-        return self.budgets[name]
-
-    @property
-    def base(self) -> Recipe:
-        return Recipe.read(self.recipe)
-
-    def orders(self) -> list[Order]:
-        """Every run of a resolved survey, all cells with the first seed first."""
-        base = self.base
-        return [
-            self.order(base, name, overrides, seed)
-            for seed in self.seeds
-            for name, overrides in self.cells.items()
-        ]
-
-    def order(self, base: Recipe, cell: str, overrides: Overrides, seed: int) -> Order:
-        recipe = applied(base, overrides, f"cell {cell!r}")
-        training = recipe.training.model_copy(update={"seed": seed})
-        return Order(cell, seed, recipe.model_copy(update={"training": training}))
-
-    def dump(self) -> str:
-        """The survey as YAML; reading it gives an equal survey."""
-        return notation.write(mapped(self, lambda text, _: text.replace("${", "$${")))
-
-
-def _keys(path: notation.Path) -> Mapping[str, FieldInfo] | None:
-    match path:
-        case ():
-            return Survey.model_fields
-        case ("budgets", _):
-            return Budget.model_fields
-        case ("search",):
-            return Search.model_fields
-        case ("search", "space", _):
-            return Span.model_fields
-    return None
-
-
-def _base(recipe: str | dict[str, Any], folder: Path | None, said: str) -> Recipe:
-    """The base recipe; a relative path starts at the survey's file, or here."""
-    places = [*([folder] if folder is not None else []), Path()]
-    if isinstance(recipe, str):
-        found = [place / recipe for place in places if (place / recipe).is_file()]
-        if not found:
-            looked = " and ".join(str((place / recipe).absolute()) for place in places)
-            raise Mistake(f"{said}: recipe {recipe!r}: no such file, looked for {looked}")
-        return Recipe.read(found[0])
-    data = Path(str(recipe.get("data", ".")))
-    if not data.is_dir() and (places[0] / data).is_dir():
-        recipe = {**recipe, "data": str(places[0] / data)}
-    try:
-        return Recipe.read(recipe)
-    except Mistake as mistake:
-        raise Mistake(f"{said}: recipe: {mistake}") from None
-
-
-def _anchored(recipe: Recipe) -> Recipe:
-    """With an encoder's folder by its full path, so that the survey goes on from anywhere."""
-    folder = Path(recipe.encoder).expanduser()
-    if not folder.is_dir():
-        return recipe
-    return recipe.model_copy(update={"encoder": str(folder.resolve())})
-
-
-def applied(base: Recipe, overrides: Overrides, where: str) -> Recipe:
-    """The recipe with keys changed. `tasks` as a list keeps these tasks, `tasks.*` is each."""
-    texts = []
-    for key, value in overrides.items():
-        if key == "tasks" and isinstance(value, list | tuple):
-            base = _only(base, [str(name) for name in value], where)
-    for key, value in overrides.items():
-        if key == "tasks" and isinstance(value, list | tuple):
-            continue
-        said = json.dumps(value, ensure_ascii=False)
-        first, star, rest = key.partition(".*.")
-        if star and first == "tasks":
-            texts += [f"tasks.{name}.{rest}={said}" for name in base.tasks]
-        else:
-            texts.append(f"{key}={said}")
-    try:
-        return _anchored(Recipe.read(base, texts))
-    except Mistake as mistake:
-        raise Mistake(f"{where}: {str(mistake).removeprefix('--set ')}") from None
-
-
-def _only(base: Recipe, names: Sequence[str], where: str) -> Recipe:
-    """The recipe of some of its tasks; the loss weights of the others go with them."""
-    for name in names:
-        if name not in base.tasks:
-            known = listed(list(base.tasks))
-            raise Mistake(f"{where}: no task {name!r}, only {known}{nearest(name, base.tasks)}")
-    if not names:
-        raise Mistake(f"{where}: `tasks` is empty; name at least one")
-    weights = {name: w for name, w in base.training.weights.items() if name in names}
-    training = base.training.model_copy(update={"weights": weights})
-    tasks = {name: base.tasks[name] for name in names}
-    return base.model_copy(update={"tasks": tasks, "training": training})
-
-
-# --- cells and runs ------------------------------------------------------------------------------
+from bough.search import Trials, corners
+from bough.tasks import listed
 
 
 @dataclass(frozen=True)
-class Order:
-    """A run that is wanted."""
+class Result:
+    """How a survey stands."""
 
-    cell: str
-    seed: int
-    recipe: Recipe
+    folder: Path
+    done: int
+    failed: int
+    pruned: int
+    total: int
+    stopped: bool  # it was told to stop, and can go on
+    baseline: str | None
 
-    @property
-    def name(self) -> str:
-        return f"{self.cell}-s{self.seed}"
-
-
-def _grid(vary: Grid) -> dict[str, Overrides]:
-    """A cell for every combination of the values, under a name that tells it."""
-    if not vary:
-        return {}
-    cells: dict[str, Overrides] = {}
-    for values in itertools.product(*vary.values()):
-        overrides = dict(zip(vary, values, strict=True))
-        name = short = label(overrides)
-        number = 2
-        while name in cells:
-            name, number = f"{short}-{number}", number + 1
-        cells[name] = overrides
-    return cells
-
-
-def label(overrides: Overrides) -> str:
-    """A name for a cell, fit for a folder: `split@3_lr=0.0001`."""
-    keys = [key.split(".")[-1] for key in overrides]
-    parts = []
-    for key, last in zip(overrides, keys, strict=True):
-        told = _told(overrides[key])
-        short = last if keys.count(last) == 1 else ".".join(key.split(".")[-2:])
-        parts.append(told if key in ("plan", "tasks") else f"{short}={told}")
-    whole = re.sub(r"[^A-Za-z0-9_.@=+~-]+", "-", "_".join(parts)).strip("-.") or "cell"
-    if len(whole) <= _LONGEST:
-        return whole
-    digest = hashlib.sha256(json.dumps(overrides, sort_keys=True).encode()).hexdigest()[:8]
-    return f"{whole[: _LONGEST - 9]}-{digest}"
+    def __str__(self) -> str:
+        """What was done, and what to type next."""
+        lines = [f"{self.done} of {self.total} runs are done in {self.folder}"]
+        if self.pruned:
+            lines[0] += f", {self.pruned} were stopped as hopeless"
+        if self.failed:
+            said = f"{self.failed} failed: see {self.folder / 'failures'}"
+            lines.append(f"{said}; try them again with: bough survey {self.folder} --retry")
+        if self.done:
+            base = f" --baseline '{self.baseline}'" if self.baseline else ""
+            lines.append(f"Next: bough compare {self.folder}{base}")
+            lines.append(f"      bough report {self.folder}{base} -o {self.folder / 'report.html'}")
+        return "\n".join(lines)
 
 
-def _told(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "+".join(f"{key}-{_told(own)}" for key, own in value.items())
-    if isinstance(value, list | tuple):
-        return "+".join(map(_told, value))
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def conduct(
+    source: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    budget: str | None = None,
+    workers: int = 1,
+    only: Sequence[str] = (),
+    keep: str = "models",
+    retry: bool = False,
+) -> Result:
+    """Run a survey file, or go on with a survey's directory, until all its runs have ended."""
+    if keep not in get_args(Keep):
+        raise Mistake(f"--keep {keep!r}: expected {', '.join(get_args(Keep))}")
+    folder, survey = prepare(source, out, budget, workers)
+    with folder.held():
+        folder.settle(survey)
+        work: Listed | Trials
+        ended: list[tuple[Order, str]]
+        if survey.search is not None:
+            if only:
+                raise Mistake("--only names cells, and a search finds its own; leave it out")
+            work = Trials(survey, folder)
+            total, ended = work.total, [*work.known()]
+        else:
+            orders = chosen(survey, only)
+            for order in orders if retry else ():
+                folder.failure(order.name).unlink(missing_ok=True)
+            work = Listed(orders, folder)
+            total, ended = len(orders), [(o, folder.state(o.name)) for o in orders]
+        shown = board.for_terminal(folder.path.name, total, workers, folder.run)
+        fleet = Fleet(folder, workers, shown, cast(Keep, keep))
+        try:
+            for order, state in ended:
+                if state in ("done", "failed", "pruned"):
+                    shown.known(order, state)
+                if state == "done":
+                    fleet.tidy(order)
+            finished = fleet.run(work)
+        finally:
+            shown.close()
+    if shown.cells:
+        Console().print(shown.table())
+    if isinstance(work, Trials):
+        _print_best(work)
+    counts = shown.counts
+    return Result(
+        folder.path,
+        counts["done"],
+        counts["failed"],
+        counts["pruned"],
+        total,
+        not finished,
+        survey.baseline,
+    )
 
 
-def check(recipes: Iterable[Recipe]) -> None:
-    """Refuse at once what would fail a run later: words, plans, the data folder."""
-    from bough import surgery, weighting
-    from bough.encoder import find
-    from bough.families import Shape
-    from bough.network import plan_of
+def show(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
+    budget: str | None,
+    workers: int,
+    only: Sequence[str] = (),
+) -> None:
+    """Print the runs of a survey and how they stand, without running any."""
+    folder, survey = prepare(source, out, budget, workers)
+    console = Console(highlight=False)
+    if survey.search is not None:
+        console.print(f"a search of {survey.search.trials} trials over:")
+        for key, values in survey.search.space.items():
+            console.print(f"  {key}: {values}", markup=False)
+        return
+    orders = chosen(survey, only)
+    table = Table(box=SIMPLE_HEAD, title=str(folder.path), title_justify="left")
+    for heading in ("run", "state", "what sets it apart"):
+        table.add_column(heading)
+    for order in orders:
+        keys = ", ".join(f"{key}: {value}" for key, value in survey.cells[order.cell].items())
+        table.add_row(*(Text(part) for part in (order.name, folder.state(order.name), keys)))
+    console.print(table)
+    console.print(f"{len(survey.cells)} cells x {len(survey.seeds)} seeds")
 
-    shapes: dict[str, Shape | None] = {}
-    seen: set[str] = set()
-    for recipe in recipes:
-        training = recipe.training
-        words = [training.sampling, training.combine, training.weighting, recipe.data]
-        key = json.dumps([recipe.encoder, recipe.plan, list(recipe.tasks), words])
-        if key in seen:
-            continue
-        seen.add(key)
-        sampling.check(training.sampling)
-        surgery.parse(training.combine)
-        weighting.check(training.weighting)
-        assert recipe.root
-        if recipe.encoder not in shapes:
-            try:
-                shapes[recipe.encoder] = Shape.read(find(recipe.encoder))
-            except Mistake:  # the run that needs it says so
-                shapes[recipe.encoder] = None
-        shape = shapes[recipe.encoder]
-        if shape is not None:
-            plan_of(recipe.plan, recipe.tasks, shape)
+
+def prepare(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
+    budget: str | None,
+    workers: int,
+) -> tuple[Folder, Survey]:
+    """The directory, and what is to be run in it; refused if a part of it cannot work."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        folder = Folder(path)
+        survey = folder.survey
+        if survey is None:
+            raise Mistake(f"{path}: not a survey's directory (no survey.yaml); give a survey file")
+        if out is not None or budget is not None:
+            raise Mistake(f"{path}: goes on as it was begun; leave -o and --budget out")
+        return folder, survey
+    asked = Survey.read(path)
+    chosen = budget or next(iter(asked.budgets), None)
+    place = Path(out) if out is not None else _place(path, chosen)
+    folder = Folder(place.expanduser())
+    old = folder.survey
+    # A survey keeps its number of threads: step times of its runs are to be compared.
+    threads = old.base.threads if old is not None else max(1, cores() // workers)
+    survey = asked.resolved(budget, threads)
+    if old != survey:
+        grid.check(recipes(survey))
+    if budget is None and len(asked.budgets) > 1:
+        others = [name for name in asked.budgets if name != chosen]
+        print(f"budget: {chosen} (there is also {listed(others)})", file=sys.stderr)
+    return folder, survey
+
+
+def recipes(survey: Survey) -> list[Recipe]:
+    """The recipes of a resolved survey; of a search, some that have all of its values."""
+    if survey.search is None:
+        return [order.recipe for order in survey.orders()]
+    base = survey.base
+    return [grid.applied(base, keys, "search.space") for keys in corners(survey.search)]
+
+
+def chosen(survey: Survey, only: Sequence[str]) -> list[Order]:
+    """The runs of the cells asked for, or all."""
+    for name in only:
+        if name not in survey.cells:
+            known = listed(list(survey.cells), 30)
+            raise Mistake(f"no cell {name!r}; there is {known}{nearest(name, survey.cells)}")
+    return [order for order in survey.orders() if not only or order.cell in only]
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _place(path: Path, budget: str | None) -> Path:
+    return Path("runs") / (f"{path.stem}-{budget}" if budget else path.stem)
+
+
+def _print_best(work: Trials) -> None:
+    console = Console(highlight=False)
+    aims = work.search.objectives
+    console.print("No other trial is better in every aim:" if len(aims) > 1 else "Best trial:")
+    for name, values, keys in work.best():
+        gave = "  ".join(f"{aim} {value:.4g}" for aim, value in zip(aims, values, strict=True))
+        said = "  ".join(f"{key}={value}" for key, value in keys.items())
+        console.print(f"  {name}  {gave}  ({said})", markup=False)

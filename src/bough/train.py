@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bough import card, measure, optimiser, rows, sampling, surgery, weighting
 from bough import encoder as encoders
-from bough import measure, optimiser, rows, sampling, surgery, weighting
 from bough.batches import Deck, Examples, Ints
 from bough.display import Display, Moment, Silent
 from bough.evaluate import Predictions, predict, score, selected
@@ -471,9 +471,22 @@ class Trainer:
             self.network, place.seconds, place.step_seconds, place.tokens, length, place.memory
         )
         self.writer.write_json("cost.json", told)
-        best.facts |= {"scores": everything, "cost": told}
+        best.facts |= {
+            "scores": everything,
+            "cost": told,
+            "data": card.data_of(self.tasks, self.data.rows),
+            "examples": card.examples_of({n: own["dev"] for n, own in self.data.rows.items()}),
+            "training": self._settings(),
+        }
         best.save_words(self.writer.run.model)
         self.writer.write_json("scores.json", everything)
+
+    def _settings(self) -> dict[str, Any]:
+        """How it was trained, in a few words for the card."""
+        training = self.recipe.training
+        keys = ("batch", "lr", "sampling", "combine", "weighting", "seed")
+        told = {"steps": self.place.total, **{key: getattr(training, key) for key in keys}}
+        return told | {"processor": self.writer.run.environment["processor"]}
 
     def _write_predictions(self, name: str, split: str, found: Predictions) -> None:
         task, own = self.tasks[name], self.data.rows[name][split]

@@ -1,8 +1,8 @@
 """A process that runs one verb for another process, and stops when that one is gone.
 
-Its standard input is a pipe that its parent holds open and never writes to. However the parent ends,
-the system closes the pipe; the worker then gives itself SIGTERM, on which a run writes its
-checkpoint and stops, so no run goes on that nobody waits for.
+Its standard input is a pipe that its parent holds open and never writes to. However the parent
+ends, the system closes the pipe; the worker then gives itself SIGTERM, on which a run writes its
+checkpoint and stops. So no run goes on that nobody waits for.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The score is what is left of five points after the edits that lead from one sentence to the other:
 each slot that was changed or dropped takes its share, according to its weight and to how far apart
-the two fillings are; another event in the same scene takes half. Other words and another order
+the two fillings are; another event in the same scene takes two fifths. Other words and another order
 for the same meaning take nothing.
 """
 
@@ -32,8 +32,8 @@ FIELDS = ("sentence1", "sentence2", "score")
 EDITS = ((0, False),) * 4 + ((1, False),) * 6 + ((2, False),) * 4 + ((3, False),) * 2 + (
     (0, True), (0, True), (1, True), (1, True), (9, True), (9, True),
 )  # fmt: skip
-UNRELATED = 0.18  # share of pairs from two scenes
-EVENT = 0.5  # what is left if the event is another
+UNRELATED = 0.2  # share of pairs from two scenes
+EVENT = 0.6  # what is left if the event is another one
 
 
 def rows(rng: Random, split: Split, size: int, seen: set[str]) -> list[Row]:

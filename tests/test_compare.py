@@ -1,0 +1,330 @@
+"""Runs become variants, variants a table, the table a verdict; bad input one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bough import findings
+from bough.cli import app
+from bough.compare import Comparison, compare, find_runs, pareto
+from bough.mistakes import Mistake
+
+from . import simulated
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two plans and three seeds; sharing makes sts much better and quora much worse."""
+    folder = tmp_path_factory.mktemp("survey")
+    source = simulated.data(folder / "data")
+    for plan, skill in (("separate", {}), ("full", {"sts": 1.0, "quora": -1.0})):
+        for seed in range(3):
+            told = simulated.recipe(source, plan, seed)
+            simulated.run(folder / "runs" / f"{plan}-{seed}", told, skill)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(survey: Path) -> Comparison:
+    return compare([survey])
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    source = simulated.data(tmp_path / "data", 40)
+
+    def one(name: str, plan: str = "full", seed: int = 0, **settings: object) -> Path:
+        kept = {k: settings.pop(k) for k in ("finished", "steps") if k in settings}
+        told = simulated.recipe(source, plan, seed, **settings)
+        return simulated.run(tmp_path / name, told, **kept)  # type: ignore[arg-type]
+
+    return one
+
+
+def mistake(paths: Sequence[Path], **settings: object) -> str:
+    with pytest.raises(Mistake) as caught:
+        compare(paths, **settings)  # type: ignore[arg-type]
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_runs_that_differ_by_seed_are_one_variant(found: Comparison) -> None:
+    assert [(v.label, v.seeds) for v in found.variants] == [
+        ("full", (0, 1, 2)),
+        ("separate", (0, 1, 2)),
+    ]
+    assert found.baseline.label == "separate"  # it shares least
+    assert found.columns() == ["sst", "quora", "sts", "raw", "normalised"]
+
+
+def test_scores_are_those_of_the_runs(found: Comparison) -> None:
+    for v in found.variants:
+        for name, metric in found.metrics.items():
+            told = [run.scores["dev"]["tasks"][name][metric] for run in v.runs]
+            score = found.scores[v.label][name]
+            assert score.runs == pytest.approx(tuple(told), abs=1e-5)
+            assert score.value == pytest.approx(np.mean(told), abs=1e-5)
+            assert score.interval[0] < score.value < score.interval[1]
+        own = found.scores[v.label]
+        sst, quora, sts = (own[name].value for name in found.metrics)
+        assert own["raw"].value == pytest.approx((sst + quora + sts) / 3)
+        assert own["normalised"].value == pytest.approx((sst + quora + (sts + 1) / 2) / 3)
+
+
+def test_differences_that_are_there_are_found(found: Comparison) -> None:
+    full = found.scores["full"]
+    sts, quora = full["sts"].difference, full["quora"].difference
+    assert sts is not None
+    assert quora is not None
+    assert sts.real
+    assert sts.value > 0
+    assert quora.real
+    assert quora.value < 0
+    assert all(score.difference is None for score in found.scores["separate"].values())
+
+
+def test_a_difference_is_of_the_same_rows(found: Comparison) -> None:
+    d, own = found.scores["full"]["sst"].difference, found.scores
+    assert d is not None
+    assert d.value == pytest.approx(own["full"]["sst"].value - own["separate"]["sst"].value)
+    wide = own["full"]["sst"].interval
+    assert d.half < wide[1] - wide[0]  # pairing takes the hardness of the rows away
+
+
+def test_time_and_memory_relative_scores(found: Comparison) -> None:
+    full, separate = found.variants
+    raw = found.scores["full"]["raw"].value
+    expected = raw
+    for key in ("training_seconds", "bytes_with_optimiser"):
+        expected *= separate.cost[key] / full.cost[key]
+    assert found.relative(full, "printed") == pytest.approx(expected)
+    steady = raw
+    for key in ("step_seconds", "bytes_to_serve"):
+        steady *= separate.cost[key] / full.cost[key]
+    assert found.relative(full, "steady") == pytest.approx(steady)
+    assert found.relative(separate, "steady") == found.scores["separate"]["raw"].value
+
+
+def test_the_front() -> None:
+    points = {"a": (1.0, 0.5), "b": (2.0, 0.7), "c": (2.0, 0.6), "d": (3.0, 0.7), "e": (0.5, 0.1)}
+    assert pareto(points) == ("e", "a", "b")
+    assert pareto({"a": (1.0, 1.0), "b": (1.0, 1.0)}) == ("a", "b")
+
+
+def test_the_verdict_in_plain_words(found: Comparison) -> None:
+    said = findings.verdict(found)
+    assert said.tasks["sts"].startswith("sts gains .")
+    assert "with full (against separate)." in said.tasks["sts"]
+    assert said.tasks["quora"].startswith("quora loses .")
+    assert "no difference from separate that 3 seeds can show" in said.tasks["sst"]
+    assert any("memory to serve −67 %" in text for text in said.costs)
+    assert any("trained on Quora" in note for note in said.notes)
+
+
+def test_two_seeds_are_an_anecdote(make: Make) -> None:
+    runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in (0, 1)]
+    said = findings.verdict(compare(runs))
+    assert said.headline.startswith("An anecdote, not a finding (2 seeds per variant)")
+    assert all(text.startswith("Anecdote (2 seeds): ") for text in said.tasks.values())
+
+
+def test_one_seed_says_nothing_about_the_next(make: Make) -> None:
+    found = compare([make("a", "full"), make("b", "separate")])
+    assert found.scores["full"]["sst"].difference is not None
+    assert found.scores["full"]["sst"].difference.p is None
+    assert "one seed says nothing about the next" in findings.verdict(found).tasks["sst"]
+
+
+def test_one_variant_has_nothing_to_be_compared_with(make: Make) -> None:
+    found = compare([make("a", seed=0), make("b", seed=1)])
+    assert "nothing to compare it with" in findings.verdict(found).headline
+    assert found.fronts == {}
+    assert "differences from" not in findings.markdown(found)
+
+
+def test_labels_tell_what_differs(make: Make) -> None:
+    runs = [
+        make("a", "full", **{"training.lr": 1e-4}),
+        make("b", "full", **{"training.lr": 2e-5}),
+        make("c", "split@3", **{"training.lr": 1e-4}),
+    ]
+    found = compare(runs)
+    labels = [v.label for v in found.variants]
+    assert labels == ["full, lr=0.0001", "full, lr=2e-05", "split@3, lr=0.0001"]
+    assert compare(runs, baseline="split@3").baseline is not None
+    assert "several variants have that plan" in mistake(runs, baseline="full")
+
+
+def test_two_spellings_are_one_plan(make: Make) -> None:
+    found = compare([make("a", "split@6", 0), make("b", "split@6/sst/quora/sts", 1)])
+    assert len(found.variants) == 1
+
+
+def test_a_moved_data_folder_is_no_variant(make: Make, tmp_path: Path) -> None:
+    first = make("a", seed=0)
+    shutil.copytree(tmp_path / "data", tmp_path / "moved")
+    second = simulated.run(tmp_path / "b", simulated.recipe(tmp_path / "moved", "full", 1))
+    assert len(compare([first, second]).variants) == 1
+
+
+def test_different_seeds_are_compared_without_pairing(make: Make) -> None:
+    runs = [make(f"a{s}", "full", s) for s in (0, 1, 2)]
+    runs += [make(f"b{s}", "separate", s) for s in (3, 4, 5)]
+    d = compare(runs).scores["full"]["sst"].difference
+    assert d is not None
+    assert d.p is not None
+
+
+def test_tasks_that_only_some_runs_have(make: Make) -> None:
+    runs = [make("a", "full"), make("b", "full", tasks=("sst", "sts"))]
+    assert "name the tasks to compare with --tasks sst,quora,sts" in mistake(runs)
+    found = compare(runs, tasks=["sst", "quora"], baseline="tasks=sst+quora+sts")
+    one = found.scores["tasks=sst+sts"]
+    assert set(one) == {"sst"}
+    assert one["sst"].difference is not None
+    assert findings.verdict(found).tasks["sst"]
+    assert findings.markdown(found)
+
+
+# --- notes and mistakes --------------------------------------------------------------------------
+
+
+def test_unfinished_runs_are_named_and_left_out(make: Make) -> None:
+    runs = [make("done"), make("cut-short", seed=1, finished=False)]
+    assert any("cut-short" in note for note in compare(runs).notes)
+    assert "none of the runs is finished" in mistake(runs[1:])
+
+
+def test_the_same_run_twice_counts_once(make: Make) -> None:
+    runs = [make("a"), make("b")]
+    found = compare([runs[0], *runs])
+    assert found.variants[0].seeds == (0,)
+    assert any("the same recipe and seed" in note for note in found.notes)
+
+
+def test_unequal_budgets_are_told(make: Make) -> None:
+    found = compare([make("a", "full"), make("b", "separate", steps=400)])
+    assert any("budgets differ" in note for note in found.notes)
+
+
+def test_find_runs(survey: Path, tmp_path: Path) -> None:
+    names = [run.name for run in find_runs([survey])]
+    assert names[:3] == ["full-0", "full-1", "full-2"]
+    assert [run.name for run in find_runs([survey / "runs"])] == names
+    assert [run.name for run in find_runs([survey / "runs" / "full-1", survey])][:2] == names[1::-1]
+    empty = tmp_path / "empty"
+    (empty / "runs").mkdir(parents=True)
+    for path, words in ((tmp_path / "none", "no such run directory"), (empty, "an empty survey")):
+        with pytest.raises(Mistake, match=words):
+            find_runs([path])
+
+
+def test_numbered_runs_come_in_order(make: Make, tmp_path: Path) -> None:
+    for number in (10, 2, 1):
+        make(f"all/run-{number}", seed=number)
+    assert [run.name for run in find_runs([tmp_path / "all"])] == ["run-1", "run-2", "run-10"]
+
+
+def test_different_data_is_refused(make: Make, tmp_path: Path) -> None:
+    first = make("a")
+    other = simulated.data(tmp_path / "other", 41)
+    second = simulated.run(tmp_path / "b", simulated.recipe(other, "separate", 0))
+    text = mistake([first, second])
+    assert "different dev rows for task 'sst'" in text
+    assert str(first) in text
+    assert str(second) in text
+
+
+def test_a_changed_training_set_is_refused(make: Make, tmp_path: Path) -> None:
+    first = make("a")
+    file = tmp_path / "data" / "sst-train.tsv"
+    file.write_text(file.read_text() + "one more\t3\n")
+    assert "different train rows for task 'sst'" in mistake([first, make("b", "separate")])
+
+
+def test_another_metric_is_another_task(make: Make) -> None:
+    runs = [make("a"), make("b", **{"tasks.sst.metric": "f1"})]
+    assert "these are different tasks" in mistake(runs)
+
+
+def test_a_split_that_is_not_there(make: Make) -> None:
+    assert "has no test rows; it has train, dev" in mistake([make("a")], split="test")
+
+
+def test_broken_files(make: Make) -> None:
+    run = make("a")
+    file = run / "predictions" / "sst-dev.csv"
+    whole = file.read_text()
+    for broken, words in (
+        (whole[: len(whole) // 2] + "\n1,2", "cut short"),
+        ("", "not readable"),
+        (whole.replace("p(0)", "p(x)"), "not a predictions file"),
+        (whole.replace("label", "lable", 1), "no labels to judge by"),
+    ):
+        file.write_text(broken)
+        assert words in mistake([run])
+    file.write_text(whole)
+    log = run / "metrics.jsonl"
+    log.write_text("{broken\n" + log.read_text())
+    assert "line 1: not JSON" in mistake([run])
+    log.unlink()
+    (run / "cost.json").write_text("{")
+    assert "cost.json: not JSON" in mistake([run])
+
+
+# --- what is printed -----------------------------------------------------------------------------
+
+
+def test_json_is_plain(found: Comparison) -> None:
+    told = json.loads(json.dumps(found.as_dict()))
+    assert told["baseline"] == "separate"
+    assert told["variants"][0]["scores"]["sts"]["difference"]["holm"] < 0.05
+    assert set(told["fronts"]) == {"bytes_to_serve", "step_seconds"}
+
+
+def test_markdown_has_every_variant_and_is_escaped(found: Comparison) -> None:
+    text = findings.markdown(found)
+    assert "| separate (baseline) | 3 |" in text
+    assert "Differences from separate:" in text
+    assert findings._plain("a_b|c*") == r"a\_b\|c\*"
+
+
+def test_the_command_line(survey: Path, tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    out = run(app, ["compare", str(survey), "--markdown", str(tmp_path / "t.md")])
+    assert out.exit_code == 0
+    assert "sts gains" in out.stdout.replace("\n", " ")
+    assert (tmp_path / "t.md").read_text().startswith("**")
+    told = run(app, ["compare", str(survey), "--json", "--baseline", "full"])
+    assert json.loads(told.stdout)["baseline"] == "full"
+    assert isinstance(run(app, ["compare", str(tmp_path / "none")]).exception, Mistake)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5123, ".512"), (-0.0001, ".000"), (-0.25, "−.250"), (1.5, "1.500"), (0.9999, "1.000")],
+)
+def test_numbers(value: float, text: str) -> None:
+    assert findings.number(value) == text
+
+
+def test_numbers_with_a_sign() -> None:
+    assert findings.number(0.012, signed=True) == "+.012"
+    assert findings.number(0.0, signed=True) == ".000"
+    assert findings.chance(1.0) == "1"
+    assert findings.chance(0.0002) == "< .001"
+    assert findings.size(90_863_644) == "86.7 MiB"
+    assert findings.seconds(0.121) == "121 ms"
