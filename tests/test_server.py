@@ -23,6 +23,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bough.cli import app as cli
+from bough.contract import describe
 from bough.microbatch import Answers, Asked
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, Text, load
@@ -412,19 +413,28 @@ def test_tasks_tell_what_is_computed_once() -> None:
             "kind": "regress", "texts": 2, "range": [0, 5], "reads": [],
         }  # fmt: skip
         assert told["tasks"]["same"]["reads"] == ["mood"]
-        assert told["work"]["text"][0] == {
+        assert told["work"]["text"] == {
             "tasks": ["mood"],
             "steps": 4,
             "alone": 4,
             "parts": [{"tasks": ["mood"], "places": ["embeddings", "layer 1-2", "pooler"]}],
         }
         # The joint task and what it reads; the twin task goes its own way, text by text.
-        joint, twin = told["work"]["pair"]
+        joint, twin = told["work"]["pair"], told["work"]["twins"]
         assert joint["parts"][0] == {"tasks": ["mood", "same"], "places": ["embeddings", "layer 1"]}
         assert (joint["steps"], twin["tasks"], twin["steps"]) == (6, ["near"], 4)
         assert told["examples"] == ["mine", ["one", "two"]]
 
     run(work, model("split@1, feed:mood>same", examples=["mine", ("one", "two")]))
+
+
+def test_examples_fit_the_tasks() -> None:
+    """Without examples of its own, a model gets those of ours that a task of it can judge."""
+    forms = [type(example) for example in describe(model(), "a")["examples"]]
+    assert forms == [str, str, list, list]
+    for name, kind in (("mood", str), ("near", list)):
+        examples = describe(model().only(name), "a")["examples"]
+        assert {type(example) for example in examples} == {kind}
 
 
 # Whatever comes.

@@ -242,6 +242,46 @@ def serve(
 
 
 @app.command()
+def export(
+    run: RunPath,
+    onnx: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write all tasks as one ONNX graph.")
+    ] = None,
+    transformers: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a checkpoint for transformers.")
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Weights in int8, if the dev scores allow it.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="How much of a dev score int8 may cost a task.")
+    ] = 0.01,
+    task: Annotated[
+        str | None, typer.Option(metavar="T", help="For transformers: this task, or its trunk.")
+    ] = None,
+    trunk: Annotated[
+        bool, typer.Option("--trunk", help="For transformers: only the trunk of --task.")
+    ] = False,
+) -> None:
+    """Write a model for other runtimes."""
+    if (onnx is None) == (transformers is None):
+        raise Mistake("give either --onnx DIR or --transformers DIR")
+    if onnx is not None:
+        if task is not None or trunk:
+            raise Mistake("--task and --trunk are for --transformers; ONNX has all tasks at once")
+        from bough.export import write_onnx
+
+        print(write_onnx(run, onnx, int8=int8, tolerance=tolerance))
+        return
+    assert transformers is not None
+    if int8:
+        raise Mistake("--int8 is for --onnx; a checkpoint for transformers is in fp32")
+    from bough.checkpoint import write_transformers
+
+    print(write_transformers(run, transformers, task, trunk))
+
+
+@app.command()
 def plan(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A plan, e.g. 'split@3, pal:64'.")],
     tasks: Annotated[

@@ -42,7 +42,7 @@ FACTS: JSON = {
                 "required": ["kind", "texts", "reads"],
             },
         },
-        "work": {"type": "object", "description": "Steps for one text and for one pair."},
+        "work": {"type": "object", "description": "Steps for a text, a pair, each text of a pair."},
         "examples": {"type": "array", "description": "Texts, and pairs as lists of two."},
     },
     "required": ["model", "plan", "tasks", "work", "examples"],
@@ -193,8 +193,9 @@ def describe(model: MultiTaskModel, name: str) -> JSON:
             for task_name, task in model.tasks.items()
         },
         "work": {
-            "text": [_work(model.plan, single)] if single else [],
-            "pair": [_work(model.plan, group) for group in (joint, twin) if group],
+            form: _work(model.plan, names)
+            for form, names in (("text", single), ("pair", joint), ("twins", twin))
+            if names
         },
         "examples": _examples(model),
     }

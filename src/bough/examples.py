@@ -140,7 +140,7 @@ class Contradictions:
     tasks: tuple[str, str]
     correlation: float
     asked: int
-    apart: int  # pairs with the two on different sides of the middle
+    apart: int  # pairs that they place more than half of the scale apart
     worst: tuple[Contradiction, ...]
 
 
@@ -209,7 +209,7 @@ def _between(
         return None
     b = b if correlation > 0 else 1 - b
     gap = np.abs(a - b)
-    apart = (a - 0.5) * (b - 0.5) < 0
+    apart = gap > 0.5
     order = [int(i) for i in np.argsort(-gap, kind="stable") if apart[i]][:most]
     listed = tuple(
         Contradiction(asked[i][0], words[i], float(gap[i]), asked[i][1], asked[i][2]) for i in order

@@ -18,7 +18,7 @@ from torch import nn
 
 from bough.adapters import PAL, Bottleneck, LoRA, LowRank, Narrow
 from bough.attention import bucket
-from bough.heads import Dense, Head
+from bough.heads import Dense, Head, hidden_size
 from bough.network import Network
 from bough.onnx_heads import array, linear, norm, write_export, write_head
 from bough.onnx_names import ASKED, IDS, SIDES, TYPES, joined, read_name, vector_name
@@ -26,6 +26,7 @@ from bough.onnx_nodes import Array, Graph
 from bough.plan import Cell
 from bough.trunk import Embeddings, Layer, Pooler
 from bough.walk import READ, Use
+
 
 def write_texts(network: Network, facts: Mapping[str, str], int8: bool = False) -> ModelProto:
     """From token ids to every task's outputs, or to the vectors of twin tasks."""
@@ -110,8 +111,6 @@ class _Texts:
             read = end > 1 + self.plan.layers
             width = self.shape.width
             (value,) = self._where_asked(tasks, pass_rows, [(0, width) if read else (0, 1, width)])
-            if not read and value.startswith("If"):
-                self.graph.shaped(value, f"n of {value}", f"length of {value}", width)
         else:
             (value,) = pass_rows()
         if end == rows:
@@ -131,9 +130,7 @@ class _Texts:
         Where nobody asks there are no texts, and what follows runs on nothing.
         """
         graph = self.graph
-        wanted = [
-            i for i, t in enumerate(self.tasks) if {t, *self.plan.sources(t)} & {*tasks}
-        ]
+        wanted = [i for i, t in enumerate(self.tasks) if {t, *self.plan.sources(t)} & {*tasks}]
         if len(wanted) == len(self.tasks):
             return write()
 
@@ -230,14 +227,15 @@ class _Texts:
         if not sources:
             outputs, hidden = write()
         else:  # a reader that nobody asks may have no vectors while its sources have
-            empty = [(0, self.tasks[task].outputs), (0, 1)]
+            hidden_width = hidden_size(
+                self.tasks[task], self.shape.width, self.network.imports[task]
+            )
+            empty = [(0, self.tasks[task].outputs), (0, hidden_width)]
             outputs, hidden = self._where_asked([task], write, empty)
         return outputs, hidden
 
     def _export(self, source: str, reader: str) -> str:
-        return write_export(
-            self.graph, self.tasks[source], self.tasks[reader], *self.heads[source]
-        )
+        return write_export(self.graph, self.tasks[source], self.tasks[reader], *self.heads[source])
 
 
 class _Layer:
@@ -273,9 +271,7 @@ class _Layer:
         def matrix(letter: str, name: str, linear_: nn.Linear, rows: str) -> str:
             return self._changed(letter, rows, linear(graph, rows, f"{key}.{name}", linear_))
 
-        mixed = _attend(
-            graph, part("q", x), part("k", h), part("v", h), module.heads, d, self.bias
-        )
+        mixed = _attend(graph, part("q", x), part("k", h), part("v", h), module.heads, d, self.bias)
         m = graph.op("Add", matrix("o", "out", module.out, mixed), x)
         m = norm(graph, m, f"{key}.norm1", module.norm1)
         inner = self._activate(matrix("i", "up", module.up, m))
@@ -338,9 +334,7 @@ class _Layer:
         return linear(graph, small, f"{name}.{part}.up", module.up)
 
 
-def _attend(
-    graph: Graph, q: str, k: str, v: str, heads: int, width: int, bias: str | None
-) -> str:
+def _attend(graph: Graph, q: str, k: str, v: str, heads: int, width: int, bias: str | None) -> str:
     """Each token's mixture of its text: [n, length, width] -> [n, queries, width]."""
     size = width // heads
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor, nn
 
-from bough.heads import FUSED, Cosine, Fusion, Head
+from bough.heads import FUSED, Fusion, Head
 from bough.onnx_nodes import Array, Graph
 from bough.tasks import Task
 
@@ -109,9 +109,7 @@ def _fused(graph: Graph, name: str, module: Fusion, x: str, imported: Sequence[s
             parts.append(graph.op("Unsqueeze", y, graph.ints(1)))
         return graph.op("Concat", *parts, axis=1)  # [n, imports, FUSED]
 
-    query = graph.op(
-        "Unsqueeze", linear(graph, x, f"{name}.fusion.ask", module.ask), graph.ints(2)
-    )
+    query = graph.op("Unsqueeze", linear(graph, x, f"{name}.fusion.ask", module.ask), graph.ints(2))
     scores = graph.op("MatMul", stacked("keys", module.keys), query)
     scores = graph.op("Mul", scores, graph.number(FUSED**-0.5))
     shares = graph.op("Softmax", scores, axis=1)  # [n, imports, 1]

@@ -9,7 +9,7 @@ alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +55,9 @@ class Graph:
 
     def output(self, name: str, value: str, width: int) -> None:
         self.block.nodes.append(helper.make_node("Identity", [value], [name]))
-        self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [f"rows of {name}", width]))
+        self.outputs.append(
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, [f"rows of {name}", width])
+        )
 
     def weight(self, name: str, value: Callable[[], Array]) -> str:
         """An initializer; whoever comes with the same name shares it."""
@@ -107,7 +109,10 @@ class Graph:
         chosen = self._branch("then", make)
         zeros = [numpy_helper.from_array(np.zeros(size, np.float32)) for size in empty]
         otherwise = self._branch("else", lambda: [self.op("Constant", value=z) for z in zeros])
-        return self.ops(len(empty), "If", condition, then_branch=chosen, else_branch=otherwise)
+        out = self.ops(len(empty), "If", condition, then_branch=chosen, else_branch=otherwise)
+        for value, size in zip(out, empty, strict=True):
+            self.shaped(value, *(f"axis {i} of {value}" for i in range(len(size) - 1)), size[-1])
+        return out
 
     def _branch(self, name: str, make: Callable[[], Sequence[str]]) -> GraphProto:
         block, self.block = self.block, Block()
@@ -164,7 +169,7 @@ class Graph:
             epsilon=eps,
         )
 
-    def model(self, name: str, facts: dict[str, str]) -> ModelProto:
+    def model(self, name: str, facts: Mapping[str, str]) -> ModelProto:
         graph = helper.make_graph(
             self.top.nodes,
             name,
@@ -179,7 +184,7 @@ class Graph:
             ir_version=IR,
             producer_name="bough",
         )
-        helper.set_model_props(made, facts)
+        helper.set_model_props(made, dict(facts))
         return made
 
 

@@ -353,8 +353,8 @@ def contradictions(found: Sequence[Contradictions], label: str) -> Markup:
             element(
                 "p",
                 f"{label} was asked both about {one.asked} pairs. The answers go together "
-                f"(rank correlation {number(one.correlation, 2)}); on {one.apart} pairs they stand "
-                "on different sides of the middle.",
+                f"(rank correlation {number(one.correlation, 2)}); on {one.apart} pairs they are "
+                "more than half of the scale apart.",
             )
         )
         if one.worst:

@@ -171,27 +171,30 @@ def lines(
     title: str,
     *,
     square: bool = False,
-    marks: bool = True,
 ) -> Markup:
-    """A line per variant; `square` for shares against shares, with the diagonal drawn."""
+    """A line per series; `square` for shares against shares, with the diagonal drawn."""
     points = [p for s in series for p in s.points]
     if square:
         frame = Frame((0, 1), (0, 1))
     else:
-        frame = Frame(span([p.x for p in points], 0.02), span([p.y for p in points]))
+        ends = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
+        frame = Frame(span([p.x for p in points], 0.02), span(ends))
     parts = frame.axes(x_name, y_name, x_form, y_form)
     if square:
-        ends = {"x1": frame.x(0), "y1": frame.y(0), "x2": frame.x(1), "y2": frame.y(1)}
-        parts.append(element("line", class_="diagonal", **ends))
+        corners = {"x1": frame.x(0), "y1": frame.y(0), "x2": frame.x(1), "y2": frame.y(1)}
+        parts.append(element("line", class_="diagonal", **corners))
     for one in series:
         at = [(frame.x(p.x), frame.y(p.y)) for p in one.points]
         way = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
         own = [element("polyline", class_="line", points=way)]
-        if marks or len(at) == 1:
-            own += [
-                element("circle", class_="dot", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3, data_tip=p.tip)
-                for (x, y), p in zip(at, one.points, strict=True)
-            ]
+        for p in one.points:
+            if p.low is not None and p.high is not None:
+                bar = {"x1": frame.x(p.x), "y1": frame.y(p.low), "y2": frame.y(p.high)}
+                own.append(element("line", class_="bar", x2=bar["x1"], **bar))
+        own += [
+            element("circle", class_="dot", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3, data_tip=p.tip)
+            for (x, y), p in zip(at, one.points, strict=True)
+        ]
         parts.append(_group(one, own))
     return _svg(parts, title)
 

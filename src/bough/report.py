@@ -6,6 +6,7 @@ script are in the file; nothing is fetched.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -75,6 +76,7 @@ def page(found: Comparison) -> str:
             f"Differences from {found.baseline.label}",
             _differences(found),
         )
+        add("depth", "Depth", "Score by depth of the split", _depths(found))
     add("table", "Table", "The table", _table(found), element("p", FOOT, class_="foot"))
     add("plans", "Plans", "The plans", _plans(found))
     learned = panels.curves(found, logs)
@@ -116,7 +118,7 @@ def page(found: Comparison) -> str:
         element("footer", f"Made by bough {__version__}. This file needs no network."),
     ]
     files = resources.files("bough")
-    style, script = (files.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    style, script = (files.joinpath(f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
     head = [
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -233,6 +235,49 @@ def _differences(found: Comparison) -> Markup:
             out.append(panels.figure([column, small], plot))
     words = "Thick bars: differences that show (corrected p < .05). Bars are 95 % intervals."
     return join([element("div", out, class_="two"), element("p", words, class_="pale")])
+
+
+def _depth(v: Variant) -> int | None:
+    """Layers that all tasks share, where the plan says no more than that; -1 for none at all."""
+    known = _plan(v)
+    layers = known[0].layers if known is not None else 0
+    if v.plan in ("full", "separate"):
+        return {"full": layers, "separate": -1}[v.plan]
+    found = re.fullmatch(r"split@(\d+)", v.plan)
+    return int(found[1]) if found else None
+
+
+def _depths(found: Comparison) -> Markup | None:
+    """Each score over the number of shared layers, where that is what varies."""
+    if any(set(v.settings) - {"plan"} for v in found.variants):
+        return None
+    deep = sorted((d, v.label) for v in found.variants if (d := _depth(v)) is not None)
+    if len(deep) < 4:
+        return None
+    out = []
+    for n, column in enumerate(found.columns()):
+        points = []
+        for depth, label in deep:
+            if (score := found.scores[label].get(column)) is not None:
+                low, high = score.interval
+                tip = f"{label}\n{column} {number(score.value)} ({number(low)} to {number(high)})"
+                points.append(Point(depth, score.value, tip, low, high))
+        if points:
+            title = f"{column} over the number of shared layers"
+            small = element("small", f" {found.metrics.get(column, 'aggregate')}")
+            plot = plots.lines(
+                [Series(n, column, points)], "shared layers", "", _layers, _score, title
+            )
+            out.append(panels.figure([column, small], plot))
+    words = (
+        "From separate encoders (none) over shared embeddings only (0) to one encoder. Bars are "
+        "95 % intervals of each score; the differences above are sharper, for they are paired."
+    )
+    return join([element("p", words, class_="pale"), element("div", out, class_="two")])
+
+
+def _layers(value: float) -> str:
+    return "none" if value == -1 else f"{value:g}" if value == int(value) else ""
 
 
 # --- the table -----------------------------------------------------------------------------------

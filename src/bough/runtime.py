@@ -151,13 +151,14 @@ def load(source: str | Path, threads: int | None = None) -> OnnxModel:
         raise Mistake(
             f"{file}: not a bough model's config ({type(error).__name__}: {error})"
         ) from None
-    texts = _session(folder / TEXTS_FILE, threads)
-    pairs = _session(folder / PAIRS_FILE, threads) if any(t.twin for t in tasks.values()) else None
+    texts = session(folder / TEXTS_FILE, threads)
+    pairs = session(folder / PAIRS_FILE, threads) if any(t.twin for t in tasks.values()) else None
     facts = config.get("facts", {})
     return OnnxModel(network, read_tokenizer(folder), longest, facts, texts, pairs)
 
 
-def _session(file: Path, threads: int | None) -> Any:
+def session(file: Path, threads: int | None) -> Any:
+    """The graph, ready to run."""
     try:
         import onnxruntime
     except ImportError:
@@ -168,9 +169,7 @@ def _session(file: Path, threads: int | None) -> Any:
     if threads is not None:
         options.intra_op_num_threads = threads
     try:
-        return onnxruntime.InferenceSession(
-            str(file), options, providers=["CPUExecutionProvider"]
-        )
+        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base
         reason = str(error).strip().splitlines()[0]
         raise Mistake(f"{file}: onnxruntime cannot read it ({reason})") from None

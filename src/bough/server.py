@@ -76,12 +76,18 @@ def serve(
             ws="none",
             timeout_graceful_shutdown=math.ceil(settings.limits.timeout) + 5,
         )
+        server = uvicorn.Server(config)
+
+        def end(*_: object) -> None:
+            server.should_exit = True
+
+        # For a signal before uvicorn has its own handler, and for the one that it raises again
+        # when all is answered: that is then no failure.
+        before = signal.signal(signal.SIGTERM, end)
         listener.listen(config.backlog)  # who comes from now on is answered
         _greet(str(source), listener, settings)
-        # uvicorn raises the signal again when all is answered; that is then no failure.
-        before = signal.signal(signal.SIGTERM, lambda *_: None)
         try:
-            uvicorn.Server(config).run(sockets=[listener])
+            server.run(sockets=[listener])
         finally:
             signal.signal(signal.SIGTERM, before)
 

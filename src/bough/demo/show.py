@@ -92,4 +92,6 @@ def _answers(console: Console, model: MultiTaskModel) -> None:
 def _shown(answer: Answer | None) -> str:
     if answer is None:
         return ""
-    return f"{answer.value:.1f}" if answer.value is not None else f"{answer.label} {answer.score:.2f}"
+    return (
+        f"{answer.value:.1f}" if answer.value is not None else f"{answer.label} {answer.score:.2f}"
+    )

@@ -18,7 +18,7 @@ async function load() {
   find("model").textContent = facts.model;
   document.title = `bough: ${facts.model}`;
   const svg = new DOMParser().parseFromString(drawing, "image/svg+xml").documentElement;
-  find("picture").replaceChildren(document.importNode(svg, true));
+  drawPicture(document.importNode(svg, true));
   drawForm();
   drawChoice();
 }
@@ -193,6 +193,14 @@ const boxes = () => [...find("picture").querySelectorAll("[data-tasks]")];
 const groups = (box) => box.dataset.tasks.split("|").map((group) => group.split(" "));
 const chosen = () => document.querySelector("#tasks [aria-pressed=true]")?.dataset.task ?? "";
 
+/** As wide as there is room, and scrolled sideways rather than too small to read. */
+function drawPicture(svg) {
+  svg.style.minWidth = `${0.75 * svg.getAttribute("width")}px`;
+  const place = find("picture");
+  place.replaceChildren(svg);
+  if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
+}
+
 function drawChoice() {
   const buttons = ["", ...Object.keys(facts.tasks)].map((name) => {
     const button = make("button", { type: "button", "data-task": name }, name || "all tasks");
@@ -224,15 +232,16 @@ function walked(tasks) {
 }
 
 function tellWork(paired) {
-  const forms = paired ? ["pair", "text"] : ["text"];
-  const parts = forms.flatMap((form) => (facts.work[form] ?? []).map((work) => ({ form, ...work })));
+  const forms = paired ? ["pair", "twins", "text"] : ["text"];
+  const parts = forms.filter((form) => facts.work[form]).map((form) => ({ form, ...facts.work[form] }));
   asked = parts.map((work) => work.tasks);
   find("work").replaceChildren(...parts.flatMap((work) => told(work, paired)));
   show(chosen());
 }
 
 function told({ form, steps, alone, parts }, paired) {
-  const what = form === "pair" ? "The pair" : paired ? "Each text" : "The text";
+  const forms = { pair: "The pair", twins: "Each text of the pair", text: paired ? "Each text" : "The text" };
+  const what = forms[form];
   const saved = alone > steps ? ` instead of ${alone}` : "";
   const lines = parts.map(({ tasks, places }) => {
     const together = tasks.length > 1;

@@ -1,0 +1,179 @@
+"""Leaving bough: a run's model as ONNX with all tasks in one graph, or in transformers' form.
+
+An export is complete or not there: it is written aside and renamed at the end. An int8 model has
+first to show on the run's own dev rows that it answers nearly as well.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import bough
+from bough.evaluate import metrics
+from bough.losses import answers
+from bough.mistakes import Mistake
+from bough.model import MultiTaskModel, Text, load
+from bough.onnx_names import PAIRS_FILE, TEXTS_FILE
+from bough.recipe import Recipe
+from bough.rows import Rows
+from bough.runs import Run
+from bough.train import Data
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+LARGEST = 1_900_000_000  # bytes in one file; protobuf ends at 2 GB
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A task's score before and after rounding to int8."""
+
+    task: str
+    metric: str
+    before: float
+    after: float
+
+    @property
+    def drop(self) -> float:
+        return self.before - self.after
+
+    def __str__(self) -> str:
+        scores = f"{self.metric} fp32 {self.before:.4f}  int8 {self.after:.4f}"
+        return f"{self.task}: {scores}  change {self.after - self.before:+.4f}"
+
+
+def write_onnx(
+    source: str | Path,
+    folder: str | Path,
+    *,
+    int8: bool = False,
+    tolerance: float = 0.01,
+    tell: Tell = print,
+) -> Path:
+    """The model of a run or folder as ONNX; with `int8` only if no task's dev score drops more."""
+    model = load(source)
+    rows = _dev_rows(source) if int8 else {}
+    with new_folder(folder) as part:
+        export_model(model, part, int8)
+        if int8:
+            _check(model, part, rows, tolerance, tell)
+    return Path(folder)
+
+
+def export_model(model: MultiTaskModel, folder: Path, int8: bool = False) -> None:
+    """The folder's files: graphs, tokenizer, config."""
+    try:
+        from bough.onnx_graph import write_pairs, write_texts
+    except ImportError:
+        raise Mistake("onnx is not installed; pip install 'bough[export]'") from None
+    facts = {
+        "bough": bough.__version__,
+        "plan": model.plan.text,
+        "tasks": ",".join(model.tasks),
+        "weights": "int8" if int8 else "fp32",
+    }
+    model.save_words(folder)
+    _save(write_texts(model.network, facts, int8), folder / TEXTS_FILE)
+    pairs = write_pairs(model.network, facts)
+    if pairs is not None:
+        _save(pairs, folder / PAIRS_FILE)
+
+
+def _save(graph: ModelProto, file: Path) -> None:
+    import onnx
+
+    if graph.ByteSize() < LARGEST:
+        onnx.save_model(graph, file)
+    else:
+        onnx.save_model(graph, file, save_as_external_data=True, location=f"{file.name}.data")
+
+
+@contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """A folder to fill that takes its name only when all went well."""
+    folder = Path(folder).expanduser().absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Mistake(
+            f"{folder}: already there and not an empty folder; choose another, or remove it"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    try:
+        yield part
+        part.chmod(0o777 & ~_umask())
+        os.replace(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _umask() -> int:
+    """What new folders are kept from; asking the system means setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# Is int8 good enough?
+
+
+def _dev_rows(source: str | Path) -> dict[str, Rows]:
+    try:
+        run = Run.open(source)
+    except Mistake:
+        raise Mistake(
+            f"{source}: int8 is held against the dev rows of a run, and this is no run directory; "
+            "export the run itself, or leave --int8 out"
+        ) from None
+    data = Data.gather(Recipe.read(run.recipe_file), ["dev"])
+    rows = {name: own["dev"] for name, own in data.rows.items() if "dev" in own}
+    missing = [name for name in data.tasks if name not in rows or rows[name].labels is None]
+    if missing:
+        raise Mistake(
+            f"{run.folder}: task {missing[0]!r} has no labelled dev rows to hold int8 against; "
+            "give it some, or leave --int8 out"
+        )
+    return rows
+
+
+def _check(
+    model: MultiTaskModel, folder: Path, rows: Mapping[str, Rows], tolerance: float, tell: Tell
+) -> None:
+    from bough.runtime import load as load_onnx
+
+    before, after = dev_scores(model, rows), dev_scores(load_onnx(folder), rows)
+    changes = [
+        Change(name, model.tasks[name].metric_name, before[name], after[name]) for name in rows
+    ]
+    for change in changes:
+        tell(str(change))
+    worst = max(changes, key=lambda change: change.drop)
+    if worst.drop >= tolerance:
+        raise Mistake(
+            f"int8 costs task {worst.task!r} {worst.drop:.4f} of its dev {worst.metric}, and "
+            f"--tolerance is {tolerance:g}; nothing was written: allow more, or leave --int8 out"
+        )
+
+
+def dev_scores(model: MultiTaskModel, rows: Mapping[str, Rows]) -> dict[str, float]:
+    """Each task's metric on its rows, whatever runs the model."""
+    out = {}
+    for name, own in rows.items():
+        task = model.tasks[name]
+        texts: list[Text] = [t[0] if len(t) == 1 else (t[0], t[1]) for t in own.texts]
+        numbers, outputs = model.outputs(texts, [(name,)] * len(texts))[name]
+        found: dict[int, Any] = dict(zip(numbers, answers(task, outputs)[0].tolist(), strict=True))
+        predicted = np.array([found[number] for number in range(len(texts))])
+        scores = metrics(task, predicted, np.array(own.labels))
+        out[name] = scores[task.metric_name]
+    return out

@@ -1,0 +1,317 @@
+"""Answering files: order, forms, streaming, and the course's submission files."""
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bough import answering, tables
+from bough.answering import answer_file
+from bough.cli import app
+from bough.mistakes import Mistake
+from bough.model import WINDOW, MultiTaskModel
+from bough.submission import SHEETS, submit
+
+from . import serving, tiny
+
+
+@pytest.fixture(scope="module")
+def model() -> MultiTaskModel:
+    return serving.model()
+
+
+@pytest.fixture(scope="module")
+def folder(model: MultiTaskModel, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(model.save(tmp_path_factory.mktemp("model")))
+
+
+def lines(texts: list[Any]) -> str:
+    return "".join((t if isinstance(t, str) else "\t".join(t)) + "\n" for t in texts)
+
+
+def read_jsonl(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+# --- order and form ------------------------------------------------------------------------------
+
+
+def test_text_files_keep_their_order(model: MultiTaskModel, folder: str, tmp_path: Path) -> None:
+    texts = serving.some_texts(WINDOW + 300)  # more than are sorted at a time
+    (tmp_path / "in.txt").write_text(lines(texts), encoding="utf-8")
+    answer_file(folder, str(tmp_path / "in.txt"), None, tmp_path / "out.jsonl")
+    found = read_jsonl(tmp_path / "out.jsonl")
+    assert [row.pop("id") for row in found] == lines(texts).splitlines()
+    assert all(serving.same(a, b) for a, b in zip(found, model.predict(texts), strict=True))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_tables_are_answered_by_every_task_they_fit(
+    ending: str, model: MultiTaskModel, folder: str, tmp_path: Path
+) -> None:
+    pairs = [("the old tree", "one root"), ("is green", "very good"), ("who does", "slow film")] * 5
+    names = ["id", "text", "one", "two"]
+    cells = [[f"r{i}", a, a, b] for i, (a, b) in enumerate(pairs)]
+    file = tmp_path / f"in.{ending}"
+    if ending == "jsonl":
+        rows = [json.dumps(dict(zip(names, row, strict=True))) for row in cells]
+        file.write_text("\n".join(rows), encoding="utf-8")
+    else:
+        with open(file, "w", encoding="utf-8", newline="") as text:
+            csv.writer(text, delimiter="," if ending == "csv" else "\t").writerows([names, *cells])
+    answer_file(folder, str(file), None, tmp_path / "out.csv")
+    with open(tmp_path / "out.csv", encoding="utf-8", newline="") as text:
+        found = list(csv.DictReader(text))
+    assert [row["id"] for row in found] == [f"r{i}" for i in range(15)]
+    assert list(found[0]) == ["id", "mood", "mood score", "same", "same score", "near"]
+    for row, (one, two) in zip(found, pairs, strict=True):
+        single, both = model.predict(one), model.predict((one, two))
+        assert row["mood"] == single["mood"].label
+        assert row["same"] == both["same"].label
+        assert float(row["near"]) == pytest.approx(both["near"].value, abs=1e-3)
+
+
+def test_chosen_tasks_only(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("one root\ttwo\nold tree\tis green\n", encoding="utf-8")
+    answer_file(folder, str(tmp_path / "in.txt"), ["near"], tmp_path / "out.csv")
+    header, *rows = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert header == "id,near"
+    assert len(rows) == 2
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_standard_input_to_standard_output(
+    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stdin(monkeypatch, b"\xef\xbb\xbfthe old tree\r\none\ttwo\n\x0ca leaf")
+    answer_file(folder, "-", None, None)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["id"], *list(row)[1:]) for row in found] == [
+        ("the old tree", "mood"), ("one\ttwo", "same", "near"), ("a leaf", "mood"),
+    ]  # fmt: skip
+
+
+def test_standard_input_to_a_table(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin(monkeypatch, b"the old tree\none\ttwo\n")
+    answer_file(folder, "-", None, tmp_path / "out.csv")
+    header, *rows = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert header == "id,mood,mood score,same,same score,near"
+    assert len(rows) == 2
+
+
+def test_answers_come_before_all_texts_are_read(model: MultiTaskModel) -> None:
+    read = 0
+
+    def endless() -> Iterator[answering.Row]:
+        nonlocal read
+        while True:
+            read += 1
+            yield str(read), {"mood": "the old tree"}
+
+    found = answering.answers(model, endless())
+    assert [next(found)[0] for _ in range(WINDOW + 1)] == [str(n + 1) for n in range(WINDOW + 1)]
+    assert read <= 2 * WINDOW
+
+
+def test_a_row_with_two_texts_gets_both_answers(model: MultiTaskModel) -> None:
+    row = {"mood": "the old tree", "same": ("one", "two"), "near": ("one", "two")}
+    (found,) = answering.answers(model, [("a", row)])  # type: ignore[list-item]
+    assert found[0] == "a"
+    assert list(found[1]) == ["mood", "same", "near"]
+
+
+def test_a_failure_leaves_the_old_file_and_no_parts(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out.csv").write_text("old", encoding="utf-8")
+    (tmp_path / "in.txt").write_text("the old tree\n" * 3, encoding="utf-8")
+
+    def fail(*_: object) -> Iterator[Any]:
+        yield "1", {}
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(answering, "answers", fail)
+    with pytest.raises(RuntimeError, match="power cut"):
+        answer_file(folder, str(tmp_path / "in.txt"), None, tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text(encoding="utf-8") == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.csv"}
+
+
+# --- mistakes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "tasks", "message"),
+    [
+        (b"", None, r"in.txt: there is no text in it"),
+        (b"a\n\nb\n", None, r"in.txt, line 2 is empty"),
+        (b"a\tb\tc\n", None, r"line 1 is not one text, or two with a tab between"),
+        (b"fine\nna\xefve\n", None, r"line 2: byte 3 is not UTF-8"),
+        (b"fine\n", ["same"], r"line 1: task 'same' judges a pair, this is one text"),
+        (b"fine\n", ["moot"], r"no task 'moot' .*did you mean 'mood'"),
+    ],
+)
+def test_bad_lines(
+    content: bytes, tasks: list[str] | None, message: str, folder: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_bytes(content)
+    with pytest.raises(Mistake, match=message):
+        answer_file(folder, str(tmp_path / "in.txt"), tasks, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_bad_places(folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text("text\nthe old tree\n", encoding="utf-8")
+    for out, message in (
+        (tmp_path / "out.xls", "written as .csv or .jsonl"),
+        (tmp_path / "no" / "out.csv", "there is no folder"),
+        (file, "is the file to be answered"),
+    ):
+        with pytest.raises(Mistake, match=message):
+            answer_file(folder, str(file), None, out)
+    file.write_text("sentence\nthe old tree\n", encoding="utf-8")
+    with pytest.raises(Mistake, match=r"columns of no task; expected mood: text; same: one, two"):
+        answer_file(folder, str(file), None, tmp_path / "out.csv")
+    with pytest.raises(Mistake, match=r"nothing.txt: cannot be read \(No such file"):
+        answer_file(folder, str(tmp_path / "nothing.txt"), None, tmp_path / "out.csv")
+
+
+# --- the course's files --------------------------------------------------------------------------
+
+
+def course_run(folder: Path, data: Path, **changes: Any) -> Path:
+    """A run with the course's three tasks, as far as answering needs one."""
+    tasks = {
+        "sst": {"text": "sentence", "label": "sentiment", "labels": list("01234")},
+        "quora": {"text": ("sentence1", "sentence2"), "label": "is_duplicate",
+                  "labels": ["0", "1"]},
+        "sts": {"text": ("sentence1", "sentence2"), "label": "similarity", "kind": "regress",
+                "labels": None, "range": (0, 5)},
+    } | changes  # fmt: skip
+    made = {name: tiny.task(**settings) for name, settings in tasks.items()}
+    source = tiny.encoder(layers=2)
+    model = MultiTaskModel(tiny.network("full", made, source, stir=0.3), source.tokenizer, 40)
+    model.save(folder / "model")
+    told = {n: t.model_dump(mode="json", exclude_none=True) for n, t in made.items()}
+    (folder / "recipe.yaml").write_text(
+        json.dumps({"encoder": "tiny", "data": str(data), "tasks": told}), encoding="utf-8"
+    )
+    return folder
+
+
+def course_data(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "ids-sst-test-student.csv").write_text(
+        "\tid\tsentence\n0\tB7 \t the old tree\n1\td17\t one root\n", encoding="utf-8"
+    )
+    for name in ("quora", "sts"):
+        (folder / f"{name}-test-student.csv").write_text(
+            "\tid\tsentence1\tsentence2\n5\tx1\tone\ttwo\n3\tx0\tthe tree\ta leaf\n9\tx2\tin\ton\n",
+            encoding="utf-8",
+        )
+    return folder
+
+
+def test_course_files_have_the_courses_form(tmp_path: Path) -> None:
+    run = course_run(tmp_path / "run", course_data(tmp_path / "data"))
+    said = list(submit(run, None, tmp_path / "out"))
+    assert [line.split(": ")[1].split(" from")[0] for line in said] == ["2 rows"] + ["3 rows"] * 2
+    found = {s.out: (tmp_path / "out" / s.out).read_text(encoding="utf-8") for s in SHEETS}
+    header, one, two, end = found["sst-test-output.csv"].split("\n")
+    assert header == "id \t Predicted_Sentiment "
+    assert (one.split(" , ")[0], two.split(" , ")[0], end) == ("b7", "d17", "")
+    assert one.split(" , ")[1] in [f"{n} " for n in range(5)]
+    header, *lines, end = found["para-test-output.csv"].split("\n")
+    assert header == "id \t Predicted_Is_Paraphrase "
+    assert [line.split(" , ")[0] for line in lines] == ["x1", "x0", "x2"]
+    assert {line.split(" , ")[1] for line in lines} <= {"0.0 ", "1.0 "}
+    header, *lines, end = found["sts-test-output.csv"].split("\n")
+    assert header == "id \t Predicted_Similiary "
+    assert all(line.endswith(" ") and 0 <= float(line.split(" , ")[1]) <= 5 for line in lines)
+
+
+def test_course_labels_by_name_become_numbers(tmp_path: Path) -> None:
+    named = {"text": ("sentence1", "sentence2"), "labels": ["different", "same"]}
+    run = course_run(tmp_path / "run", course_data(tmp_path / "data"), quora=named)
+    list(submit(run, None, tmp_path / "out"))
+    lines = (tmp_path / "out" / "para-test-output.csv").read_text(encoding="utf-8").splitlines()
+    assert {line.split(" , ")[1] for line in lines[1:]} <= {"0.0 ", "1.0 "}
+
+
+def test_a_missing_test_file_is_said(tmp_path: Path) -> None:
+    data = course_data(tmp_path / "data")
+    (data / "quora-test-student.csv").unlink()
+    run = course_run(tmp_path / "run", data)
+    found = CliRunner().invoke(
+        app, ["predict", str(run), "--format", "cs224n", "-o", str(tmp_path / "out")]
+    )
+    assert found.exit_code == 0, found.output
+    assert "para-test-output.csv: not written, there is no" in found.output
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "sst-test-output.csv", "sts-test-output.csv",
+    }  # fmt: skip
+
+
+def test_course_mistakes(tmp_path: Path, folder: str) -> None:
+    data = course_data(tmp_path / "data")
+    run = course_run(tmp_path / "run", data)
+    with pytest.raises(Mistake, match="give a folder for them with -o"):
+        list(submit(run, None, None))
+    with pytest.raises(Mistake, match="no such folder"):
+        list(submit(run, str(tmp_path / "nowhere"), tmp_path / "out"))
+    with pytest.raises(Mistake, match="is no run with a recipe"):
+        list(submit(folder, None, tmp_path / "out"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Mistake, match="no test file of the course"):
+        list(submit(run, str(tmp_path / "empty"), tmp_path / "out"))
+    odd = course_run(tmp_path / "odd", data, sst={"text": "sentence", "labels": ["0", "1"]})
+    with pytest.raises(Mistake, match="task 'sst' is not the course's: 5 classes for one text"):
+        list(submit(odd, None, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+_DATA = Path(os.environ.get("BOUGH_DATA", ""))
+
+
+@pytest.mark.real
+@pytest.mark.skipif(
+    not (os.environ.get("BOUGH_DATA") and _DATA.is_dir()),
+    reason="BOUGH_DATA names no folder with the CS224N files",
+)
+def test_course_files_for_the_real_test_sets(tmp_path: Path) -> None:
+    run = course_run(tmp_path / "run", _DATA)
+    list(submit(run, None, tmp_path / "out"))
+    for sheet, size in zip(SHEETS, (2210, None, 1725), strict=True):
+        if not (_DATA / sheet.test).is_file():
+            continue
+        found = (tmp_path / "out" / sheet.out).read_text(encoding="utf-8").split("\n")
+        assert found[0] + "\n" == sheet.header
+        assert found[-1] == ""
+        # The ids as the course's own reader finds them.
+        with open(_DATA / sheet.test, encoding="utf-8", newline="") as file:
+            truth = [row["id"].lower().strip() for row in csv.DictReader(file, delimiter="\t")]
+        ids = [line.split(" , ")[0] for line in found[1:-1]]
+        assert ids == truth
+        assert size is None or len(ids) == size
+
+
+def test_table_endings_are_those_that_tables_reads() -> None:
+    for ending in answering.TABLES:
+        with pytest.raises(Mistake, match="does not exist"):
+            tables.open_table(f"no{ending}", tables.Wanted((), "", False), Path(), "no")

@@ -1,0 +1,486 @@
+"""Exports answer as bough does: ONNX for every plan and family, transformers where it can."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from bough import encoder, export, runtime
+from bough.batches import Pack, tokenise
+from bough.checkpoint import READERS, write_checkpoint, write_transformers
+from bough.families import FAMILIES
+from bough.mistakes import Mistake
+from bough.model import MultiTaskModel, Text
+from bough.network import Network, plan_of
+from bough.plan import Plan
+from bough.rows import Rows
+from bough.tasks import Task
+from bough.walk import Walk
+
+from . import folders, tiny
+from .test_network import cases
+
+CLOSE = 1e-4
+TASKS = {
+    "a": tiny.task(),
+    "b": tiny.task(joint=True, number=True),
+    "c": tiny.task(joint=True, labels=("no", "yes")),
+}
+TWINS = {
+    "a": tiny.task(),
+    "b": tiny.task(joint=True, number=True, pooling="mean"),
+    "c": tiny.task(twin=True, labels=("no", "yes")),
+    "d": tiny.task(twin=True, number=True, head="cosine"),
+}
+PLANS = [
+    "full",
+    "separate",
+    "split@1/b+c",
+    "row@1, late:SI",
+    "pal:8",
+    "lowrank:4@2",
+    "lora:2:qkvoif",
+    "bottleneck:4, split@1",
+    "late:IS",
+    "feed:a>b>c",
+    "feed~:a>c, split@1, pal:4",
+]
+
+
+def sentences(count: int, seed: int = 0, longest: int = 9) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(tiny.WORDS, rng.integers(1, longest))) for _ in range(count)]
+
+
+def mixed(count: int = 9) -> list[Text]:
+    """Single texts and pairs by turns."""
+    some = sentences(2 * count)
+    return [
+        a if i % 2 else (a, b) for i, (a, b) in enumerate(zip(some[::2], some[1::2], strict=True))
+    ]
+
+
+def model_of(
+    plan: str | Plan, tasks: dict[str, Task], family: str = "bert", **sizes: Any
+) -> MultiTaskModel:
+    source = tiny.encoder(family, **sizes)
+    fitting = {
+        n: t
+        if t.pooling != "pooler" or source.shape.pooler
+        else t.model_copy(update={"pooling": "cls"})
+        for n, t in tasks.items()
+    }
+    network = tiny.network(plan, fitting, source, stir=0.1)
+    return MultiTaskModel(network, source.tokenizer, source.shape.longest)
+
+
+def exported(model: MultiTaskModel, folder: Path, int8: bool = False) -> runtime.OnnxModel:
+    folder.mkdir(exist_ok=True)
+    export.export_model(model, folder, int8)
+    for file in folder.glob("*.onnx"):
+        onnx.checker.check_model(str(file), full_check=True)
+    return runtime.load(folder, threads=1)
+
+
+def by_number(found: tuple[list[int], Tensor]) -> Tensor:
+    return found[1][torch.tensor(found[0]).argsort()]
+
+
+def worst(model: MultiTaskModel, other: MultiTaskModel, texts: list[Text],
+          asked: list[tuple[str, ...]] | None = None) -> float:  # fmt: skip
+    """The largest difference of any output of any task."""
+    asked = asked or [model.asked(text, None, i) for i, text in enumerate(texts)]
+    ours, theirs = model.outputs(texts, asked), other.outputs(texts, asked)
+    assert ours.keys() == theirs.keys()
+    for task in ours:
+        assert sorted(ours[task][0]) == sorted(theirs[task][0])
+    return max(float((by_number(ours[t]) - by_number(theirs[t])).abs().max()) for t in ours)
+
+
+# --- ONNX -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_onnx_equals_bough_under_every_plan(plan: str, tmp_path: Path) -> None:
+    model = model_of(plan, TASKS)
+    other = exported(model, tmp_path)
+    assert worst(model, other, mixed()) < CLOSE
+    for task in TASKS:  # alone, so that the other tasks' branches do not run
+        texts = [t for t in mixed() if isinstance(t, tuple) == TASKS[task].paired]
+        assert worst(model, other, texts, [(task,)] * len(texts)) < CLOSE
+
+
+@pytest.mark.parametrize("plan", ["full", "split@1", "feed:a>c>d", "feed:a>d, pal:4, late:SI"])
+def test_twin_pairs_and_mean_pooling(plan: str, tmp_path: Path) -> None:
+    model = model_of(plan, TWINS)
+    other = exported(model, tmp_path)
+    assert worst(model, other, mixed()) < CLOSE
+    pairs = [t for t in mixed() if isinstance(t, tuple)]
+    for tasks in (("d",), ("c",), ("b", "d")):
+        assert worst(model, other, pairs, [tasks] * len(pairs)) < CLOSE
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_onnx_equals_bough_for_every_family(family: str, tmp_path: Path) -> None:
+    sizes = {"embedding": 8} if family == "electra" else {}
+    model = model_of("split@1, lora:2", TASKS | {"d": TWINS["d"]}, family, **sizes)
+    texts: list[Text] = [*mixed(), " ".join(["leaf"] * 34)]
+    assert worst(model, exported(model, tmp_path), texts) < CLOSE
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu_new"])
+def test_other_activations(activation: str, tmp_path: Path) -> None:
+    model = model_of("full", TASKS, activation=activation)
+    assert worst(model, exported(model, tmp_path), mixed()) < CLOSE
+
+
+@pytest.mark.parametrize("head", ["cosine", "cosine-linear", "cosine-sigmoid"])
+@pytest.mark.parametrize("number", [True, False])
+def test_cosine_heads(head: str, number: bool, tmp_path: Path) -> None:
+    settings = {"number": True} if number else {"labels": ("no", "yes")}
+    task = tiny.task(twin=True, head=head, project=True, norm=True, **settings)
+    model = model_of("feed:a>b", {"a": tiny.task(reads_as="hidden"), "b": task})
+    assert (
+        worst(model, exported(model, tmp_path), [t for t in mixed() if isinstance(t, tuple)])
+        < CLOSE
+    )
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=cases(), seed=st.integers(0, 99))
+def test_onnx_equals_bough_for_any_plan_and_tasks(
+    case: tuple[Plan, dict[str, Task]], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    plan, tasks = case
+    source = tiny.encoder("mpnet" if seed % 2 else "bert", layers=plan.layers)
+    network = tiny.network(plan, tasks, source, seed=seed, stir=0.1)
+    model = MultiTaskModel(network, source.tokenizer, source.shape.longest)
+    folder = tmp_path_factory.mktemp("any")
+    # A plan's text cannot say everything a random table has: the skeleton comes from the model.
+    export.export_model(model, folder)
+    pairs = folder / "pairs.onnx"
+    other = runtime.OnnxModel(
+        network,
+        model.tokenizer,
+        model.longest,
+        {},
+        runtime.session(folder / "model.onnx", 1),
+        runtime.session(pairs, 1) if pairs.exists() else None,
+    )
+    texts = [
+        t
+        for t in mixed()
+        if any(len(k.columns) == len(t if isinstance(t, tuple) else (t,)) for k in tasks.values())
+    ]
+    assert worst(model, other, texts) < CLOSE
+
+
+def test_weights_are_there_once(tmp_path: Path) -> None:
+    """Streams that part keep sharing cells: the file grows by what is a task's own only."""
+    sizes = {}
+    for plan in ("full", "pal:8", "late:IS", "separate"):
+        model = model_of(plan, TASKS)
+        exported(model, tmp_path / plan.replace(":", ""))
+        graph = onnx.load(tmp_path / plan.replace(":", "") / "model.onnx").graph
+        names = [w.name for w in graph.initializer]
+        assert len(names) == len(set(names))
+        stored = sum(np.prod(w.dims) for w in graph.initializer if "." in w.name)
+        sizes[plan] = stored
+        assert stored == sum(p.numel() for p in model.network.parameters())
+    assert sizes["separate"] > 2 * sizes["full"]
+
+
+def test_the_shared_prefix_is_there_once() -> None:
+    from bough.onnx_graph import write_texts
+
+    def norms(plan: str) -> int:
+        graph = write_texts(model_of(plan, TASKS).network, {}).graph
+        inner = [a.g for n in graph.node for a in n.attribute if a.name == "then_branch"]
+        return sum(n.op_type == "LayerNormalization" for g in (graph, *inner) for n in g.node)
+
+    assert norms("full") == 1 + 2 * 2
+    assert norms("split@1") == 1 + 2 + 3 * 2
+    assert norms("separate") == 3 * 5
+
+
+def test_answers_come_in_order_and_in_labels(tmp_path: Path) -> None:
+    model = model_of("split@1", TWINS)
+    other = exported(model, tmp_path)
+    texts = mixed(40)
+    for ours, theirs in zip(model.predict(texts), other.predict(texts), strict=True):
+        assert list(ours) == list(theirs)
+        for task, answer in ours.items():
+            assert answer.label == theirs[task].label
+            assert (answer.score or answer.value) == pytest.approx(
+                theirs[task].score or theirs[task].value, abs=CLOSE
+            )
+    single = sentences(7)
+    np.testing.assert_allclose(model.encode(single, "b"), other.encode(single, "b"), atol=CLOSE)
+    with pytest.raises(Mistake, match="no task 'x'"):
+        other.encode(single, "x")
+
+
+@pytest.mark.parametrize("plan", ["full", "split@3", "pal:64", "late:IS", "feed:sst>quora>sts"])
+def test_minilm_in_onnx(plan: str, tmp_path: Path) -> None:
+    source = minilm()
+    tasks = {
+        "sst": tiny.task(labels=tuple("01234"), pooling="cls"),
+        "quora": tiny.task(joint=True, labels=("0", "1"), pooling="cls"),
+        "sts": tiny.task(joint=True, number=True, pooling="mean"),
+    }
+    network = tiny.network(plan_of(plan, tasks, source.shape), tasks, source, stir=0.005)
+    model = MultiTaskModel(network, source.tokenizer, 512)
+    texts: list[Text] = [
+        "A fine film, if a little slow.",
+        "Bad.",
+        ("How do trees grow?", "What makes a tree grow, and how fast does it happen?"),
+        ("One.", "Two."),
+    ]
+    assert worst(model, exported(model, tmp_path), texts) < CLOSE
+
+
+def minilm() -> encoder.Encoder:
+    try:
+        return encoder.load("minilm")
+    except Mistake:
+        pytest.skip("the package with MiniLM is not installed")
+
+
+# --- int8 -----------------------------------------------------------------------------------------
+
+
+def test_int8_is_smaller_and_near(tmp_path: Path) -> None:
+    sizes = {"width": 128, "embedding": 128, "inner": 256, "layers": 2}
+    model = model_of("split@1", TASKS, **sizes)
+    full, small = exported(model, tmp_path / "a"), exported(model, tmp_path / "b", int8=True)
+    assert 0 < worst(full, small, mixed(30)) < 0.5
+    bytes_ = [(tmp_path / name / "model.onnx").stat().st_size for name in "ab"]
+    assert bytes_[1] < 0.4 * bytes_[0]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from bough.train import train
+
+    folder = tmp_path_factory.mktemp("run")
+    made = folders.encoder(folder / "encoder", width=128)
+    recipe = folders.recipe(made, rows=folders.data(folder / "data"), steps=3, plan="split@1")
+    return train(recipe, folder / "run").folder
+
+
+def test_int8_says_what_it_costs(run: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    out = export.write_onnx(run, tmp_path / "int8", int8=True, tolerance=1, tell=told.append)
+    assert [line.split(":")[0] for line in told] == list(folders.TASKS)
+    assert all("fp32" in line and "int8" in line and "change" in line for line in told)
+    assert sorted(f.name for f in out.iterdir()) == ["config.json", "model.onnx", "tokenizer.json"]
+    with pytest.raises(Mistake, match="already there"):
+        export.write_onnx(run, out)
+
+
+def test_int8_that_costs_too_much_leaves_nothing(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter(
+        [
+            dict.fromkeys(folders.TASKS, 0.9),
+            {**dict.fromkeys(folders.TASKS, 0.9), "similarity": 0.88},
+        ]
+    )
+    monkeypatch.setattr(export, "dev_scores", lambda *_: next(scores))
+    with pytest.raises(Mistake, match=r"costs task 'similarity' 0\.0200 of its dev pearson"):
+        export.write_onnx(run, tmp_path / "int8", int8=True, tell=lambda _: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_int8_needs_dev_rows(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="no run directory"):
+        export.write_onnx(run / "model", tmp_path / "int8", int8=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scores_are_those_of_the_rows(tmp_path: Path) -> None:
+    model = model_of("full", {"a": TASKS["a"]})
+    texts = sentences(20)
+    labels = ["xyz".index(str(answer["a"].label)) for answer in model.predict(texts)]
+    labels[0] = (labels[0] + 1) % 3
+    rows = Rows([(text,) for text in texts], list(labels), [""] * 20, "memory", list(range(20)))
+    assert export.dev_scores(model, {"a": rows})["a"] == pytest.approx(0.95)
+    assert export.dev_scores(exported(model, tmp_path), {"a": rows})["a"] == pytest.approx(0.95)
+
+
+def test_large_graphs_keep_their_weights_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "LARGEST", 1000)
+    model = model_of("full", TASKS)
+    other = exported(model, tmp_path)
+    assert (tmp_path / "model.onnx.data").is_file()
+    assert worst(model, other, mixed()) < CLOSE
+
+
+def test_what_is_no_export_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match=r"no model\.onnx"):
+        runtime.load(tmp_path)
+    model = model_of("full", TASKS)
+    exported(model, tmp_path)
+    (tmp_path / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(Mistake, match="onnxruntime cannot read it"):
+        runtime.load(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(Mistake, match="not a bough model's config"):
+        runtime.load(tmp_path)
+
+
+# --- transformers ---------------------------------------------------------------------------------
+
+
+def in_transformers(folder: Path, texts: list[Text], kind: str) -> Any:
+    """The loaded model's output for the texts, padded together."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    loader = getattr(transformers, kind)
+    model, found = loader.from_pretrained(folder, output_loading_info=True)
+    strange = {k: v for k, v in found.items() if v and not all("pooler" in name for name in v)}
+    assert not strange
+    firsts = [t if isinstance(t, str) else t[0] for t in texts]
+    seconds = None if isinstance(texts[0], str) else [t[1] for t in texts]
+    inputs = tokenizer(firsts, seconds, padding=True, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        return model.eval()(**inputs)
+
+
+def logits(model: MultiTaskModel, task: str, texts: list[Text]) -> Tensor:
+    """Our outputs in transformers' form: [0, z] for two classes, numbers in their range."""
+    z = by_number(model.outputs(texts, [(task,)] * len(texts))[task])
+    if model.tasks[task].kind == "regress":
+        low, high = model.tasks[task].range or (0, 1)
+        return low + z * (high - low)
+    return torch.cat([torch.zeros_like(z), z], 1) if z.shape[1] == 1 else z
+
+
+@torch.no_grad()
+def vectors(model: MultiTaskModel, task: str, texts: list[Text]) -> Tensor:
+    """What this task's head reads of each text or joint pair."""
+    parts = [(text,) if isinstance(text, str) else text for text in texts]
+    sequences, _ = tokenise(parts, model.tokenizer, model.longest)
+    pack = Pack.of([(sequences, np.arange(len(texts)))])
+    network = model.network
+    walk = Walk(network.route, network.cells, pack, [(task,)] * len(texts), None)
+    walk.run()
+    rows, index = walk.vectors()[task, task]
+    return rows[index]
+
+
+def texts_for(task: Task) -> list[Text]:
+    return [t for t in mixed(14) if isinstance(t, tuple) == task.paired]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("plan", ["full", "split@1", "lora:2:qkvoif", "feed:a>b"])
+def test_trunks_in_transformers(family: str, plan: str, tmp_path: Path) -> None:
+    tasks = {"a": tiny.task(pooling="cls"), "b": tiny.task(joint=True, pooling="cls")}
+    model = model_of(plan, tasks, family)
+    for task in tasks:
+        folder = tmp_path / task
+        folder.mkdir()
+        write_checkpoint(model, folder, task, trunk=True)
+        texts = texts_for(tasks[task])
+        states = in_transformers(folder, texts, "AutoModel").last_hidden_state[:, 0]
+        torch.testing.assert_close(states, vectors(model, task, texts), atol=CLOSE, rtol=0)
+
+
+@pytest.mark.parametrize("family", READERS)
+@pytest.mark.parametrize("plan", ["full", "split@1", "separate, lora:2:qkvoif", "feed:b>c"])
+def test_tasks_in_transformers(family: str, plan: str, tmp_path: Path) -> None:
+    tasks = TASKS
+    if family == "distilbert":  # its classifier has a ReLU layer where the others have a pooler
+        tasks = {n: t.model_copy(update={"pooling": "cls"}) for n, t in TASKS.items()}
+        plan += ", late:S"
+    model = model_of(plan, tasks, family)
+    for name, task in tasks.items():
+        if model.plan.reading(name):
+            with pytest.raises(Mistake, match="reads the output of 'b'"):
+                write_checkpoint(model, tmp_path, name)
+            continue
+        folder = tmp_path / name
+        folder.mkdir()
+        write_checkpoint(model, folder, name)
+        texts = texts_for(task)
+        theirs = in_transformers(folder, texts, "AutoModelForSequenceClassification").logits
+        torch.testing.assert_close(theirs, logits(model, name, texts), atol=CLOSE, rtol=0)
+        config = json.loads((folder / "config.json").read_text())
+        assert list(config["id2label"].values()) == list(task.labels or ("value",))
+        for text, row in zip(texts, theirs, strict=True):
+            answer = model.predict(text, [name])[name]
+            if task.labels:
+                assert answer.label == config["id2label"][str(int(row.argmax()))]
+                assert answer.score == pytest.approx(float(row.softmax(0).max()), abs=CLOSE)
+
+
+@pytest.mark.parametrize("plan", ["full", "split@3", "lora:8"])
+def test_minilm_in_transformers(plan: str, tmp_path: Path) -> None:
+    source = minilm()
+    tasks = {
+        "sst": tiny.task(labels=tuple("01234")),
+        "quora": tiny.task(joint=True, labels=("0", "1")),
+        "sts": tiny.task(joint=True, number=True),
+    }
+    network = tiny.network(plan_of(plan, tasks, source.shape), tasks, source, stir=0.005)
+    model = MultiTaskModel(network, source.tokenizer, 512)
+    for name, task in tasks.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        write_checkpoint(model, folder, name)
+        texts: list[Text] = ["A fine film, if a little slow.", "Bad."]
+        if task.paired:
+            texts = [("How do trees grow?", "What makes a tree grow?"), ("One.", "Two.")]
+        theirs = in_transformers(folder, texts, "AutoModelForSequenceClassification").logits
+        torch.testing.assert_close(theirs, logits(model, name, texts), atol=CLOSE, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "family", "changes", "sentence"),
+    [
+        ("pal:8", "bert", {}, "pal adapters"),
+        ("bottleneck:2", "bert", {}, "bottleneck adapters"),
+        ("lowrank:2", "bert", {}, "lowrank adapters"),
+        ("late:S", "bert", {}, "a tanh layer and a relu layer"),
+        ("full", "bert", {"pooling": "cls"}, "has nothing between"),
+        ("full", "electra", {}, "have a gelu layer"),
+        ("full", "bert", {"pooling": "mean"}, "mean of the tokens"),
+        ("full", "bert", {"head": "mlp"}, "a relu layer"),
+        ("full", "distilbert", {"head": "mlp", "depth": 2, "width": 8}, "hidden layer of width 8"),
+        ("full", "bert", {"loss": "ordinal"}, "loss 'ordinal'"),
+        ("full", "bert", {"norm": True}, "'norm' before its head"),
+        ("full", "bert", {"twin": True}, "apart"),
+    ],
+)
+def test_what_transformers_cannot_say(
+    plan: str, family: str, changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    model = model_of(plan, {"a": tiny.task(**changes)}, family)
+    with pytest.raises(Mistake, match=f"{sentence}.*--onnx"):
+        write_checkpoint(model, tmp_path, "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trunk_without_a_task_is_common(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="different trunks; choose one with --task"):
+        write_transformers(run, tmp_path / "out")
+    with pytest.raises(Mistake, match="did you mean 'sentiment'"):
+        write_transformers(run, tmp_path / "out", "sentimen")
+    assert list(tmp_path.iterdir()) == []
+    write_transformers(run, tmp_path / "out", "sentiment")
+    write_transformers(run, tmp_path / "trunk", "sentiment", trunk=True)
+    assert encoder.load(str(tmp_path / "trunk")).shape.layers == 2  # bough starts from it, too
