@@ -2,9 +2,9 @@
 
     python benchmarks/plan_speed.py [--rounds 6]
 
-Prints step times relative to `full` on the same batch (split@3, separate, pal:64, PCGrad, 32 tasks),
-how much faster all three tasks are answered under `full` than by three models, and how much faster an
-epoch of a frozen probe is on kept states.
+Prints step times relative to `full` on the same batch (split@3, separate, pal:64, PCGrad, 32
+tasks), how much faster all three tasks are answered under `full` than by three models, and how much
+faster an epoch of a frozen probe is on kept states.
 """
 
 from __future__ import annotations
@@ -124,9 +124,8 @@ def kept_states(args, tasks, examples, pretrained) -> None:
 
     variants = {"without": lambda i: run(plain), "kept": lambda i: run(probe)}
     times = peer.interleave(variants, {n: [1.0] * 4 for n in variants}, rounds=2, warmup=1)
-    print(
-        f"\nepoch of a frozen probe on kept states: {peer.ratio(times, 'without', 'kept'):.0f} x as fast"
-    )
+    faster = peer.ratio(times, "without", "kept")
+    print(f"\nepoch of a frozen probe on kept states: {faster:.0f} x as fast")
 
 
 def main() -> None:

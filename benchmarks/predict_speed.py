@@ -90,9 +90,8 @@ def main() -> None:
         variants, {n: [tokens] * (args.rounds + 1) for n in variants}, args.rounds, warmup=1
     )
     flops = forward_flops(sequences.lengths.astype(float), pretrained.shape)
-    print(
-        f"\n{len(texts)} texts, {tokens:,} tokens, {len(tasks)} tasks each; matrix products {speed / 1e9:.0f} GFLOP/s\n"
-    )
+    print(f"\n{len(texts)} texts, {tokens:,} tokens, {len(tasks)} tasks each")
+    print(f"matrix products: {speed / 1e9:.0f} GFLOP/s\n")
     print(f"{'':28}{'times as fast':>14}{'tokens/s':>11}{'of matrix speed':>17}")
     for name in variants:
         per_token = statistics.median(times[name])
@@ -102,7 +101,8 @@ def main() -> None:
     memory = {side: memory_of(side, args) for side in ("transformers", "bough")}
     print(
         f"\npeak memory: transformers {memory['transformers'] / 2**20:,.0f} MiB, "
-        f"bough {memory['bough'] / 2**20:,.0f} MiB, ratio {memory['bough'] / memory['transformers']:.2f}"
+        f"bough {memory['bough'] / 2**20:,.0f} MiB, "
+        f"ratio {memory['bough'] / memory['transformers']:.2f}"
     )
 
 

@@ -49,7 +49,7 @@ def setting(args) -> tuple:
 
 
 def forward_flops(lengths: np.ndarray, shape) -> float:
-    """Matrix products of one encoder forward over these lengths; training takes three times that."""
+    """Matrix products of one forward over these lengths; training takes three times that."""
     d, inner = shape.width, shape.inner
     per_token = 2 * (4 * d * d + 2 * d * inner)
     return float(shape.layers * (lengths * per_token + 4 * lengths**2 * d).sum())
@@ -121,7 +121,8 @@ def main() -> None:
     times = peer.interleave(variants, work, args.rounds)
     speed = max(speed, peer.matrix_speed())
     print(
-        f"\nmatrix products: {speed / 1e9:.0f} GFLOP/s; {args.rounds} rounds, batch {args.batch} of each of {len(tasks)} tasks, dropout {args.dropout:g}\n"
+        f"\nmatrix products: {speed / 1e9:.0f} GFLOP/s; {args.rounds} rounds, "
+        f"batch {args.batch} of each of {len(tasks)} tasks, dropout {args.dropout:g}\n"
     )
     print(f"{'':24}{'x transformers':>15}{'x grouped':>11}{'tokens/s':>10}{'of matrix speed':>17}")
     for name in variants:
@@ -137,12 +138,14 @@ def main() -> None:
         per_second = 1000 / statistics.median(times[name])
         print(
             f"{name:24}{peer.ratio(times, 'transformers', name):15.2f}"
-            f"{peer.ratio(times, 'transformers, grouped', name):11.2f}{per_second:10,.0f}{statistics.median(shares):17.0%}"
+            f"{peer.ratio(times, 'transformers, grouped', name):11.2f}{per_second:10,.0f}"
+            f"{statistics.median(shares):17.0%}"
         )
     memory = {side: memory_of(side, args) for side in ("nothing", "transformers", "bough")}
     print(
         f"\npeak memory: transformers {memory['transformers'] / 2**20:,.0f} MiB, "
-        f"bough {memory['bough'] / 2**20:,.0f} MiB, ratio {memory['bough'] / memory['transformers']:.2f}"
+        f"bough {memory['bough'] / 2**20:,.0f} MiB, "
+        f"ratio {memory['bough'] / memory['transformers']:.2f}"
         f" (of which libraries and data {memory['nothing'] / 2**20:,.0f} MiB)"
     )
 

@@ -62,8 +62,8 @@ def test_a_run_writes_its_card(run: Run) -> None:
             f"| dev | {name} | {own['metric']} | {own[own['metric']]:.3f} | {low:.3f} to {high:.3f}"
         )
         assert line in body
-    assert "64 (`sentiment-train.csv`)" in body
-    assert "32 (`sentiment-dev.csv`)" in body
+    for split, own in run.environment["data"]["sentiment"].items():
+        assert f"{own['rows']:,} (`sentiment-{split}.csv`)" in body
     assert f"{run.cost['parameters']:,} parameters" in body
     assert "\n".join(str(bough.load(run.folder).plan).splitlines()[1:]) in body
     for heading in ("How to use it", "What the tasks share", "Scores", "Limits"):
@@ -96,8 +96,8 @@ def test_its_code_works(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_of_the_users_folders_is_in_the_model(run: Run, tiny_folder: Path) -> None:
-    card_text = (run.model / "README.md").read_text(encoding="utf-8")
-    assert str(tiny_folder.parent) not in card_text
+    for file in ("README.md", "config.json"):
+        assert str(tiny_folder.parent) not in (run.model / file).read_text(encoding="utf-8")
 
 
 def test_before_the_run_is_done_there_are_no_scores(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from bough.checkpoint import READERS, write_checkpoint, write_transformers
 from bough.families import FAMILIES
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, Text
-from bough.network import Network, plan_of
 from bough.plan import Plan
 from bough.rows import Rows
 from bough.tasks import Task
@@ -193,7 +192,7 @@ def test_weights_are_there_once(tmp_path: Path) -> None:
         graph = onnx.load(tmp_path / plan.replace(":", "") / "model.onnx").graph
         names = [w.name for w in graph.initializer]
         assert len(names) == len(set(names))
-        stored = sum(np.prod(w.dims) for w in graph.initializer if "." in w.name)
+        stored = sum(np.prod(w.dims) for w in graph.initializer if "/" in w.name)
         sizes[plan] = stored
         assert stored == sum(p.numel() for p in model.network.parameters())
     assert sizes["separate"] > 2 * sizes["full"]
@@ -230,24 +229,25 @@ def test_answers_come_in_order_and_in_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plan", ["full", "split@3", "pal:64", "late:IS", "feed:sst>quora>sts"])
-def test_minilm_in_onnx(plan: str, tmp_path: Path) -> None:
-    source = minilm()
+def test_minilm_in_onnx(plan: str, minilm: encoder.Encoder, tmp_path: Path) -> None:
     tasks = {
         "sst": tiny.task(labels=tuple("01234"), pooling="cls"),
         "quora": tiny.task(joint=True, labels=("0", "1"), pooling="cls"),
         "sts": tiny.task(joint=True, number=True, pooling="mean"),
     }
-    network = tiny.network(plan_of(plan, tasks, source.shape), tasks, source, stir=0.005)
-    model = MultiTaskModel(network, source.tokenizer, 512)
+    network = tiny.network(plan, tasks, minilm, stir=0.005)
+    model = MultiTaskModel(network, minilm.tokenizer, 512)
     texts: list[Text] = [
         "A fine film, if a little slow.",
         "Bad.",
         ("How do trees grow?", "What makes a tree grow, and how fast does it happen?"),
         ("One.", "Two."),
     ]
-    assert worst(model, exported(model, tmp_path), texts) < CLOSE
+    export.export_model(model, tmp_path)
+    assert worst(model, runtime.load(tmp_path, threads=1), texts) < CLOSE
 
 
+@pytest.fixture(scope="module")
 def minilm() -> encoder.Encoder:
     try:
         return encoder.load("minilm")
@@ -282,7 +282,7 @@ def test_int8_says_what_it_costs(run: Path, tmp_path: Path) -> None:
     out = export.write_onnx(run, tmp_path / "int8", int8=True, tolerance=1, tell=told.append)
     assert [line.split(":")[0] for line in told] == list(folders.TASKS)
     assert all("fp32" in line and "int8" in line and "change" in line for line in told)
-    assert sorted(f.name for f in out.iterdir()) == ["config.json", "model.onnx", "tokenizer.json"]
+    assert {"config.json", "model.onnx", "tokenizer.json"} <= {file.name for file in out.iterdir()}
     with pytest.raises(Mistake, match="already there"):
         export.write_onnx(run, out)
 
@@ -428,16 +428,15 @@ def test_tasks_in_transformers(family: str, plan: str, tmp_path: Path) -> None:
                 assert answer.score == pytest.approx(float(row.softmax(0).max()), abs=CLOSE)
 
 
-@pytest.mark.parametrize("plan", ["full", "split@3", "lora:8"])
-def test_minilm_in_transformers(plan: str, tmp_path: Path) -> None:
-    source = minilm()
+@pytest.mark.parametrize("plan", ["split@3", "lora:8"])
+def test_minilm_in_transformers(plan: str, minilm: encoder.Encoder, tmp_path: Path) -> None:
     tasks = {
         "sst": tiny.task(labels=tuple("01234")),
         "quora": tiny.task(joint=True, labels=("0", "1")),
         "sts": tiny.task(joint=True, number=True),
     }
-    network = tiny.network(plan_of(plan, tasks, source.shape), tasks, source, stir=0.005)
-    model = MultiTaskModel(network, source.tokenizer, 512)
+    network = tiny.network(plan, tasks, minilm, stir=0.005)
+    model = MultiTaskModel(network, minilm.tokenizer, 512)
     for name, task in tasks.items():
         folder = tmp_path / name
         folder.mkdir()

@@ -185,6 +185,13 @@ def test_equal_texts_stay_on_one_side() -> None:
     assert not {parts[n] for n in train_rows} & {parts[n] for n in dev}
 
 
+def test_tasks_on_one_file_set_the_same_texts_aside_whatever_is_missing() -> None:
+    parts = texts(400)
+    whole = split_off(as_rows(parts, [0, 1] * 200), True, 400)[1]
+    part = split_off(as_rows(parts[150:], [0, 1, 1, 0, 1] * 50), True, 400)[1]
+    assert {parts[n] for n in whole} & set(parts[150:]) == {parts[150 + n] for n in part}
+
+
 def test_too_few_rows_to_set_aside() -> None:
     write("few.csv", {"text": texts(6), "label": words(6, "x", "y")})
     with pytest.raises(Mistake, match=r"few.csv has 6 usable rows, too few .* give a dev file"):
@@ -259,7 +266,7 @@ def test_several_labels_make_several_tasks(tiny_folder: Path) -> None:
         rows.load(name, task, root=recipe.root, policy="error")[1]["dev"].texts
         for name, task in recipe.tasks.items()
     ]
-    assert aside[0] == aside[1]  # no task learns from texts that another is judged by
+    assert aside[0] == aside[1]
     assert set(one_step(Path("recipe.yaml"), tiny_folder)["dev"]["tasks"]) == set(recipe.tasks)
 
 
@@ -326,6 +333,19 @@ def test_awkward_names_survive(tiny_folder: Path) -> None:
     assert list(recipe.tasks) == ["my-X"]
     assert recipe.tasks["my-X"].columns == (odd,)
     assert recipe.tasks["my-X"].labels == ("${no}", "- x: 1", "yes")
+
+
+def test_labels_with_line_ends_and_bytes_that_are_no_text() -> None:
+    size = 40
+    write("f.jsonl", {"text": texts(size), "label": words(size, "one\ntwo: 3", "x\x07")})
+    init([Path("f.jsonl")])
+    assert Recipe.read("recipe.yaml").tasks["f"].labels == ("one\ntwo: 3", "x\x07")
+    lines = [
+        f"{text},{label}" for text, label in zip(texts(size), words(size, "y", "z"), strict=True)
+    ]
+    Path("g.csv").write_bytes("\n".join(["text,label", *lines]).encode().replace(b",z", b",\xff"))
+    with pytest.raises(Mistake, match=r"g.csv, column 'label': the label .* is not UTF-8"):
+        init([Path("g.csv")], "g.yaml")
 
 
 def test_command_line() -> None:

@@ -216,7 +216,7 @@ HOW = {"SIGINT": (interrupt, Stopped), "SIGTERM": (terminate, Stopped),
 TWO_PHASES = [{"frozen": True, "steps": 4, "lr": 1e-2}, {"steps": 4}]
 # What has a memory of its own, and the step after which it is lost (of 8, 4 in an epoch).
 CASES: dict[str, tuple[dict[str, Any], str, tuple[int, ...]]] = {
-    "plain": ({}, "SIGINT", (1, 4, 7)),
+    "plain": ({}, "SIGINT", (1, 4)),
     "at the end": ({}, "SIGTERM", (8,)),
     "crash": ({"save_every": 0}, "crash", (3,)),
     "crash before any checkpoint": ({}, "crash", (3,)),
@@ -337,7 +337,7 @@ def test_no_room_at_any_moment(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every single write fails once: told in a sentence, nothing half-written, resumed."""
-    recipe = folders.small(tiny_folder, ("questions",), steps=3, save_every=0, evaluate_rows=8)
+    recipe = folders.small(tiny_folder, ("questions",), steps=2, save_every=0, evaluate_rows=8)
     real, calls = files.write_atomically, 0
 
     def counted(path: Path, content: str | bytes | memoryview) -> None:
@@ -391,7 +391,7 @@ def test_a_really_full_disk(tiny_folder: Path, tmp_path: Path, little_room: Path
     need = sum(f.stat().st_size for f in whole.folder.rglob("*") if f.is_file())
     assert need < 1_000_000
     failed = 0
-    for spare in range(0, 1_000_000, 100_000):
+    for spare in range(0, 800_000, 160_000):
         ballast = little_room / "ballast"
         ballast.write_bytes(bytes(1_000_000 - spare))
         folder = little_room / "run"

@@ -30,6 +30,7 @@ from bough.runs import Run, hold
 
 FILE = "survey.yaml"
 PAUSE = 0.2  # seconds between two looks at the processes
+COMMAND = (sys.executable, "-m", "bough.worker")
 TAIL = 60  # lines of a failed run's output that are kept with its error
 
 State = Literal["done", "failed", "begun", "waiting"]
@@ -231,7 +232,7 @@ class Fleet:
             verb = [str(recipe), "-o", str(run.folder)]
         with open(self.folder.log(order.name), "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "bough.worker", "train", *verb],
+                [*COMMAND, "train", *verb],
                 stdin=subprocess.PIPE,  # see `worker`
                 stdout=log,
                 stderr=log,

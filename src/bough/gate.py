@@ -67,11 +67,10 @@ class Gate:
         if self.key is None or scope["path"] in self.open_paths:
             return True
         headers = dict(scope["headers"])
-        given = headers.get(b"x-api-key", b"")
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer":
-            given = token.strip()
-        return hmac.compare_digest(given, self.key)
+        bearer = token.strip() if scheme.lower() == b"bearer" else b""
+        given = (headers.get(b"x-api-key", b""), bearer)
+        return any(hmac.compare_digest(one, self.key) for one in given)
 
 
 async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:

@@ -130,7 +130,7 @@ def columns(
     label: str | None = None,
 ) -> Guess:
     """The text and label columns; those given are taken as they are."""
-    every = {name: Column.of(name, cells) for name, cells in table.items()}
+    every = {name: Column.of(name, cells) for name, cells in table.items() if _encodable(name)}
     _look_like_header(list(every), source)
     for name in (*text, *((label,) if label else ())):
         if name not in every:
@@ -220,6 +220,12 @@ def _label(
 def kind(label: Column, source: str) -> tuple[str, str]:
     """classify or regress, and why."""
     number = len(label.classes)
+    for name in label.classes if label.values is None else ():
+        if not _encodable(name):
+            raise Mistake(
+                f"{source}, column {label.name!r}: the label {shorten(name)} is not UTF-8; save "
+                "the file as UTF-8"
+            )
     said = f"{number:,} different values in {len(label.cells):,} rows"
     if number < 2:
         what = f"only the value {label.classes[0]!r}" if number else "no value at all"
@@ -289,6 +295,11 @@ def _rank(name: str) -> int:
 
 def _place(name: str, known: Sequence[str]) -> int:
     return known.index(name) if name in known else len(known)
+
+
+def _encodable(text: str) -> bool:
+    """Whether it is whole characters: bytes that were not UTF-8 are read as halves."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _is_nothing(cell: object) -> bool:

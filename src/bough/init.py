@@ -233,7 +233,8 @@ def _draft(
     bad: list[str] = []
     if learn == "dev" or "dev" not in splits:
         every = rows.read(name, bare, str(source), root=Path.cwd(), policy="skip", labels="needed")
-        train, dev = split_off(every, kind == "classify" and not shared)
+        size = len(next(iter(tables.columns[learn].values())))
+        train, dev = split_off(every, kind == "classify", size if shared else None)
         stem = name
         if any((out.parent / f"{stem}-{split}.csv").resolve() in given for split in SPLITS):
             stem += "-part"  # beside the file that it is cut from
@@ -271,11 +272,14 @@ def _described(name: str, task: Task, split: Split, file: Path, bad: list[str]) 
 # --- setting rows aside --------------------------------------------------------------------------
 
 
-def split_off(every: Rows, by_class: bool) -> tuple[list[int], list[int]]:
+def split_off(
+    every: Rows, by_class: bool, shared: int | None = None
+) -> tuple[list[int], list[int]]:
     """Numbers of the rows to learn from and to judge by, both in the file's order.
 
-    Each class gives its share, if asked to; equal texts stay together. Without classes the texts
-    alone decide, so that several tasks on the same texts set the same ones aside.
+    Each class gives its share, if asked to; equal texts stay together. Where several tasks are on
+    one file (`shared` is its rows), each text decides for itself, so that none learns from a text
+    that another is judged by, whichever labels are missing.
     """
     if len(every) < NEEDED:
         raise Mistake(
@@ -289,11 +293,14 @@ def split_off(every: Rows, by_class: bool) -> tuple[list[int], list[int]]:
     groups: dict[float, list[tuple[str, ...]]] = {}
     for texts, numbers in together.items():
         groups.setdefault(every.labels[numbers[0]] if by_class else 0, []).append(texts)
-    wanted = min(max(SHARE * len(every), min(FEWEST, len(every) / 3)), MOST) / len(every)
+    size = shared or len(every)
+    wanted = min(max(SHARE * size, min(FEWEST, size / 3)), MOST) / size
     chosen: set[int] = set()
     for own in groups.values():
         own.sort(key=_hash)
         most = min(max(round(wanted * len(own)), int(len(own) >= 5)), len(own) - 1)
+        if shared:
+            most = sum(int.from_bytes(_hash(texts)[:8]) < wanted * 2**64 for texts in own)
         chosen.update(number for texts in own[:most] for number in together[texts])
     if not chosen:
         raise Mistake(
@@ -355,13 +362,13 @@ def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) 
         "plan: full         # what the tasks share"
         + ("; try split@3 or pal:64, and compare" if several else "; with one task all is its own"),
         "data: .            # paths below start here",
-        *(f"# {report}" for report in bad),
+        *(f"# {_one_line(report)}" for report in bad),
         f"rows: {'skip ' if bad else 'error'}        # at a bad row: error stops, skip goes on",
         "max_length: 512    # tokens; what is beyond is cut off",
         "tasks:",
     ]
     for own in drafted:
-        lines += [f"  {own.name}:", *(f"    # {line}" for line in own.says)]
+        lines += [f"  {own.name}:", *(f"    # {_one_line(line)}" for line in own.says)]
         told = own.task.model_dump(mode="json", exclude_unset=True)
         lines += [f"    {key}: {_value(key, value)}" for key, value in told.items()]
         metrics = "f1 and mcc" if own.task.kind == "classify" else "spearman"
@@ -376,6 +383,11 @@ def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) 
         "  seed: 0",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """A comment ends with its line, and YAML takes no control characters."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _value(key: str, value: Any) -> str:

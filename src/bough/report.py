@@ -353,8 +353,9 @@ def _plans(found: Comparison) -> Markup | None:
     for v in found.variants:
         known = _plan(v)
         if known is not None and (key := str(known[0])) not in drawn:
-            drawing = Markup(picture.svg(known[0]))
-            drawn[key] = element("div", drawing, class_="card scroll")
+            # Each picture has its own arrow head, but all give it one name.
+            drawing = picture.svg(known[0]).replace("bough-arrow", f"bough-arrow-{len(drawn)}")
+            drawn[key] = element("div", Markup(drawing), class_="card scroll")
     return element("div", drawn.values(), class_="plans") if drawn else None
 
 

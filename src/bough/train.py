@@ -199,7 +199,10 @@ def load_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
     if encoder.unused:
         names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
         notes.append(f"{len(encoder.unused)} tensors of the encoder are not used: {names}")
-    facts = {"encoder": encoder.source, "saw_quora": encoder.saw_quora}
+    # A model may be shown to others, who need not know the folders of this machine.
+    called = Path(encoder.source)
+    name = called.name if called.is_absolute() else encoder.source
+    facts = {"encoder": name, "saw_quora": encoder.saw_quora}
     return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes
 
 
