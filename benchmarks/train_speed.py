@@ -77,6 +77,7 @@ def alone(args) -> None:
     before = peak_memory()
     if args.alone == "bough":
         stepper = bough_stepper(tasks, examples, pretrained, args.dropout)
+        del pretrained  # as training does: the network has its own copy
         for chosen in batches:
             stepper.step([chosen], 2e-5)
     elif args.alone == "transformers":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough import encoder, export, runtime
@@ -226,6 +229,18 @@ def test_answers_come_in_order_and_in_labels(tmp_path: Path) -> None:
     np.testing.assert_allclose(model.encode(single, "b"), other.encode(single, "b"), atol=CLOSE)
     with pytest.raises(Mistake, match="no task 'x'"):
         other.encode(single, "x")
+
+
+def test_threads_share_a_session(tmp_path: Path) -> None:
+    """As the server has it: the weights are common, each thread has a tokenizer of its own."""
+    other = exported(model_of("split@1", TWINS), tmp_path)
+    words = other.tokenizer.to_str()
+    texts = [mixed(30)[i:] + mixed(30)[:i] for i in range(4)]
+    alone = [other.predict(part) for part in texts]
+    with ThreadPoolExecutor(4) as pool:
+        copies = [replace(other, tokenizer=Tokenizer.from_str(words)) for _ in texts]
+        together = list(pool.map(lambda model, part: model.predict(part), copies, texts))
+    assert together == alone
 
 
 @pytest.mark.parametrize("plan", ["full", "split@3", "pal:64", "late:IS", "feed:sst>quora>sts"])

@@ -187,7 +187,7 @@ def test_worst_examples_are_the_worst(survey: Path) -> None:
         assert all(e.texts == known[name][e.number] for e in worst)
         assert all(e.runs == 8 for e in worst)
     kinds = {(e.truth, e.said) for e in examples.worst(found, "sst", known)}
-    assert len(kinds) > 10  # some of every confusion, for the matrix to lead to
+    assert len(kinds) > 5  # some of every confusion, for the matrix to lead to
 
 
 def test_tasks_that_contradict_each_other(tmp_path: Path) -> None:

@@ -120,9 +120,16 @@ class Board:
 class LiveBoard(Board):
     """The same as a table that is redrawn in place."""
 
-    def __init__(self, title: str, total: int, workers: int, find: Callable[[str], Run]):
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        workers: int,
+        find: Callable[[str], Run],
+        console: Console | None = None,
+    ):
         super().__init__(title, total, workers, find)
-        self.console = Console(stderr=True)
+        self.console = console or Console(stderr=True)
         self.live = Live(console=self.console, refresh_per_second=2, transient=True)
         self.live.start()
 

@@ -6,6 +6,7 @@ first to show on the run's own dev rows that it answers nearly as well.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -93,7 +94,7 @@ def export_model(model: MultiTaskModel, folder: Path, int8: bool = False) -> Non
 def _save(graph: ModelProto, file: Path) -> None:
     import onnx
 
-    if graph.ByteSize() < LARGEST:
+    if sum(4 * math.prod(weight.dims) for weight in graph.graph.initializer) < LARGEST:
         onnx.save_model(graph, file)
     else:
         onnx.save_model(graph, file, save_as_external_data=True, location=f"{file.name}.data")

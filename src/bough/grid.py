@@ -146,6 +146,7 @@ class Survey(BaseModel):
 
     def resolved(self, budget: str | None = None, threads: int | None = None) -> Survey:
         """One size of it, every cell written out, on a base that is complete."""
+        budget = budget or next(iter(self.budgets), None)
         size = self._budget(budget)
         base = applied(Recipe.read(self.recipe), self.fixed | size.fixed, "fixed")
         if base.threads is None and threads is not None:
@@ -183,13 +184,13 @@ class Survey(BaseModel):
                 "search": search,
                 "seeds": size.seeds or self.seeds,
                 "budgets": {},
-                "budget": budget or next(iter(self.budgets), self.budget),
+                "budget": budget or self.budget,
             }
         )
 
     def _budget(self, name: str | None) -> Budget:
         if name is None:
-            return next(iter(self.budgets.values()), Budget())
+            return Budget()
         if name not in self.budgets:
             known = listed(list(self.budgets)) or "none"
             raise Mistake(f"no budget {name!r}; there is {known}{nearest(name, self.budgets)}")

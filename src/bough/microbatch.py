@@ -154,9 +154,7 @@ class Microbatcher:
 
     def _work(self, answerer: Answerer) -> None:
         while batch := self._take():
-            began = time.perf_counter()
             self._answer(answerer, batch)
-            self._note(batch, time.perf_counter() - began)
 
     def _take(self) -> list[Turn]:
         """The texts whose turn it is; none when the queue is closed and empty."""
@@ -191,8 +189,9 @@ class Microbatcher:
 
     def _answer(self, answerer: Answerer, batch: Sequence[Turn]) -> None:
         asked = [item.request.asked[item.number] for item in batch]
+        began = time.perf_counter()
         try:
-            found = list(answerer(asked))
+            found = list(zip(batch, answerer(asked), strict=True))
         except Exception as error:
             if len(batch) > 1:  # one text must not spoil the others' answers
                 for item in batch:
@@ -201,7 +200,8 @@ class Microbatcher:
             log.exception("a text could not be answered")
             batch[0].request.fail(error)
             return
-        for item, answers in zip(batch, found, strict=True):
+        self._note(batch, time.perf_counter() - began)
+        for item, answers in found:
             item.request.settle(item.number, answers)
 
     def _note(self, batch: Sequence[Turn], seconds: float) -> None:

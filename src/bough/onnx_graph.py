@@ -179,7 +179,6 @@ class _Texts:
             else:  # one segment vector goes to every token, of pairs too
                 kind = graph.weight(f"{key}.types", lambda: kinds[0])
             x = graph.op("Add", x, kind)
-        x = graph.shaped(x, "n", "length", self.shape.embedding)
         x = norm(graph, x, f"{key}.norm", module.norm)
         return x if module.project is None else linear(graph, x, f"{key}.project", module.project)
 

@@ -31,7 +31,6 @@ class Block:
 
     nodes: list[NodeProto] = field(default_factory=list)
     rounded: dict[str, list[str]] = field(default_factory=dict)  # value -> int8, scale, zero
-    shapes: list[Any] = field(default_factory=list)  # what is known of values
 
 
 class Graph:
@@ -76,12 +75,6 @@ class Graph:
     def number(self, value: float) -> str:
         return self.weight(f"number {value!r}", lambda: np.array(value, np.float32))
 
-    def shaped(self, value: str, *shape: str | int) -> str:
-        """The same value; a runtime that knows its shape can fuse what follows."""
-        info = helper.make_tensor_value_info(value, TensorProto.FLOAT, shape)
-        self.block.shapes.append(info)
-        return value
-
     # Operations.
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
@@ -109,21 +102,12 @@ class Graph:
         chosen = self._branch("then", make)
         zeros = [numpy_helper.from_array(np.zeros(size, np.float32)) for size in empty]
         otherwise = self._branch("else", lambda: [self.op("Constant", value=z) for z in zeros])
-        out = self.ops(len(empty), "If", condition, then_branch=chosen, else_branch=otherwise)
-        for value, size in zip(out, empty, strict=True):
-            self.shaped(value, *(f"axis {i} of {value}" for i in range(len(size) - 1)), size[-1])
-        return out
+        return self.ops(len(empty), "If", condition, then_branch=chosen, else_branch=otherwise)
 
     def _branch(self, name: str, make: Callable[[], Sequence[str]]) -> GraphProto:
         block, self.block = self.block, Block()
         values = [helper.make_tensor_value_info(v, TensorProto.FLOAT, None) for v in make()]
-        made = helper.make_graph(
-            self.block.nodes,
-            f"{name} {next(self._number)}",
-            [],
-            values,
-            value_info=self.block.shapes,
-        )
+        made = helper.make_graph(self.block.nodes, f"{name} {next(self._number)}", [], values)
         self.block = block
         return made
 
@@ -176,7 +160,6 @@ class Graph:
             self.inputs,
             self.outputs,
             list(self.weights.values()),
-            value_info=self.top.shapes,
         )
         made = helper.make_model(
             graph,

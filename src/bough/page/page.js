@@ -235,7 +235,9 @@ function tellWork(paired) {
   const forms = paired ? ["pair", "twins", "text"] : ["text"];
   const parts = forms.filter((form) => facts.work[form]).map((form) => ({ form, ...facts.work[form] }));
   asked = parts.map((work) => work.tasks);
-  find("work").replaceChildren(...parts.flatMap((work) => told(work, paired)));
+  const legend = make("p", { class: "pale" }, "Thick frames: computed once for several tasks.");
+  const shared = parts.some((work) => work.parts.some(({ tasks }) => tasks.length > 1));
+  find("work").replaceChildren(...parts.flatMap((work) => told(work, paired)), shared ? legend : "");
   show(chosen());
 }
 
