@@ -17,7 +17,7 @@ from bough.compare import AXES, Comparison, Score, Variant, compare
 from bough.cost import cell_parameters
 from bough.families import Shape
 from bough.files import write_atomically
-from bough.findings import FOOT, chance, markdown, number, seconds, share, size, verdict
+from bough.findings import chance, markdown, number, seconds, share, size, verdict
 from bough.markup import Markup, Part, element, join
 from bough.mistakes import Mistake
 from bough.plan import Plan
@@ -29,6 +29,11 @@ UNITS = {
     "step_seconds": (1e-3, "ms"),
     "latency_seconds": (1e-3, "ms"),
 }
+LEGEND = (
+    "Under each score: its 95 % interval, the difference from the baseline, and p corrected for the "
+    "comparisons of its column; coloured where p < .05. TM is the raw score x (baseline's time / "
+    "time) x (baseline's memory / memory). A click on a heading sorts."
+)
 METHOD = (
     "A score is the expected one over new seeds on new examples of the same kind; the 95 % "
     "intervals count both. Differences are taken on the same rows and, where both sides have "
@@ -77,7 +82,7 @@ def page(found: Comparison) -> str:
             _differences(found),
         )
         add("depth", "Depth", "Score by depth of the split", _depths(found))
-    add("table", "Table", "The table", _table(found), element("p", FOOT, class_="foot"))
+    add("table", "Table", "The table", _table(found), element("p", LEGEND, class_="foot"))
     add("plans", "Plans", "The plans", _plans(found))
     learned = panels.curves(found, logs)
     add("learning", "Learning", "How they learned", legend, element("div", learned, class_="two"))

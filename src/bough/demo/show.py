@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
-from rich.text import Text as Markup
 
 from bough import demo
 from bough.display import Display, for_terminal
@@ -19,6 +19,7 @@ from bough.recipe import Recipe
 from bough.runs import Run
 from bough.train import train
 
+SHOWN = 3  # samples of each task
 # A linear probe of the fixed encoder: what the pretrained vectors already know.
 PROBE = ["plan=full, frozen", "training.lr=1e-3"]
 
@@ -62,13 +63,13 @@ def _clear(folder: Path) -> None:
 
 
 def _table(console: Console, runs: dict[str, Run]) -> None:
-    table = Table(box=SIMPLE_HEAD, title="dev scores", title_justify="left")
-    table.add_column("")
+    table = Table(box=SIMPLE_HEAD, title="scores on the dev rows", title_justify="left")
+    table.add_column("", no_wrap=True)
     first = next(iter(runs.values())).scores["dev"]
     for task, own in first["tasks"].items():
-        table.add_column(f"{task}\n{own['metric']}", justify="right")
-    for heading in ("raw\nmean", "normalised\nmean", "training\nseconds"):
-        table.add_column(heading, justify="right")
+        table.add_column(f"{task}\n{own['metric']}", justify="right", no_wrap=True)
+    for heading in ("raw", "normalised", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, run in runs.items():
         scores = run.scores["dev"]
         found = [f"{own[own['metric']]:.3f}" for own in scores["tasks"].values()]
@@ -79,19 +80,16 @@ def _table(console: Console, runs: dict[str, Run]) -> None:
 
 def _answers(console: Console, model: MultiTaskModel) -> None:
     """Fresh sentences; a pair is answered by both tasks on pairs, from one pass of the encoder."""
-    texts = [text for own in demo.SAMPLES.values() for text in own]
-    table = Table(box=SIMPLE_HEAD, title="what it says about new sentences", title_justify="left")
-    for heading in ("", *model.tasks):
-        table.add_column(heading)
+    texts = [text for own in demo.SAMPLES.values() for text in own[:SHOWN]]
     asked: list[Text] = [text[0] if len(text) == 1 else (text[0], text[1]) for text in texts]
+    console.print("what the fine-tuned model says about new sentences\n")
     for text, found in zip(texts, model.predict(asked), strict=True):
-        table.add_row(Markup("\n".join(text)), *(_shown(found.get(task)) for task in model.tasks))
-    console.print(table)
+        said = "   ".join(f"{task}: [bold]{_shown(answer)}[/]" for task, answer in found.items())
+        console.print("  " + escape("\n  ".join(text)))
+        console.print(f"    {said}")
 
 
-def _shown(answer: Answer | None) -> str:
-    if answer is None:
-        return ""
-    return (
-        f"{answer.value:.1f}" if answer.value is not None else f"{answer.label} {answer.score:.2f}"
-    )
+def _shown(answer: Answer) -> str:
+    if answer.value is not None:
+        return f"{answer.value:.1f}"
+    return f"{escape(str(answer.label))} ({answer.score:.0%})"
