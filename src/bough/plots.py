@@ -80,14 +80,21 @@ class Frame:
         low, high = self.ys
         return HIGH - BOTTOM - (value - low) / ((high - low) or 1) * (HIGH - BOTTOM - TOP)
 
-    def axes(self, x_name: str, y_name: str, x_form: Format, y_form: Format) -> list[Markup]:
+    def axes(
+        self,
+        x_name: str,
+        y_name: str,
+        x_form: Format,
+        y_form: Format,
+        at: Sequence[float] | None = None,
+    ) -> list[Markup]:
         bottom = HIGH - BOTTOM
         parts = []
         for value in ticks(*self.ys):
             y = self.y(value)
             parts.append(element("line", class_="grid", x1=self.left, x2=WIDE - RIGHT, y1=y, y2=y))
             parts.append(_text(self.left - 6, y + 4, y_form(value), "tick", "end"))
-        for value in ticks(*self.xs):
+        for value in ticks(*self.xs) if at is None else at:
             x = self.x(value)
             parts.append(element("line", class_="grid", x1=x, x2=x, y1=TOP, y2=bottom))
             parts.append(_text(x, bottom + 16, x_form(value), "tick"))
@@ -171,15 +178,19 @@ def lines(
     title: str,
     *,
     square: bool = False,
+    at: Sequence[float] | None = None,
 ) -> Markup:
-    """A line per series; `square` for shares against shares, with the diagonal drawn."""
+    """A line per series; `square` for shares against shares, with the diagonal drawn.
+
+    `at` names the places of the ticks below.
+    """
     points = [p for s in series for p in s.points]
     if square:
         frame = Frame((0, 1), (0, 1))
     else:
         ends = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
         frame = Frame(span([p.x for p in points], 0.02), span(ends))
-    parts = frame.axes(x_name, y_name, x_form, y_form)
+    parts = frame.axes(x_name, y_name, x_form, y_form, at)
     if square:
         corners = {"x1": frame.x(0), "y1": frame.y(0), "x2": frame.x(1), "y2": frame.y(1)}
         parts.append(element("line", class_="diagonal", **corners))

@@ -30,8 +30,8 @@ UNITS = {
     "latency_seconds": (1e-3, "ms"),
 }
 LEGEND = (
-    "Under each score: its 95 % interval, the difference from the baseline, and p corrected for the "
-    "comparisons of its column; coloured where p < .05. TM is the raw score x (baseline's time / "
+    "Under each score: its 95 % interval, the difference from the baseline, and p corrected for "
+    "the comparisons of its column; coloured where p < .05. TM is the raw score x (baseline's time / "
     "time) x (baseline's memory / memory). A click on a heading sorts."
 )
 METHOD = (
@@ -270,9 +270,11 @@ def _depths(found: Comparison) -> Markup | None:
         if points:
             title = f"{column} over the number of shared layers"
             small = element("small", f" {found.metrics.get(column, 'aggregate')}")
-            plot = plots.lines(
-                [Series(n, column, points)], "shared layers", "", _layers, _score, title
-            )
+            # Numbers beyond the variants': the legend must not hide a task.
+            series = [Series(1000 + n, column, points)]
+            depths = [float(depth) for depth, _ in deep]
+            at = depths[:: 1 + len(depths) // 14]
+            plot = plots.lines(series, "shared layers", "", _layers, _score, title, at=at)
             out.append(panels.figure([column, small], plot))
     words = (
         "From separate encoders (none) over shared embeddings only (0) to one encoder. Bars are "
@@ -282,7 +284,7 @@ def _depths(found: Comparison) -> Markup | None:
 
 
 def _layers(value: float) -> str:
-    return "none" if value == -1 else f"{value:g}" if value == int(value) else ""
+    return "none" if value == -1 else f"{value:g}"
 
 
 # --- the table -----------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import shutil
 import time
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -63,7 +62,8 @@ def _clear(folder: Path) -> None:
 
 
 def _table(console: Console, runs: dict[str, Run]) -> None:
-    table = Table(box=SIMPLE_HEAD, title="scores on the dev rows", title_justify="left")
+    console.print("\nscores on the dev rows")
+    table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
     first = next(iter(runs.values())).scores["dev"]
     for task, own in first["tasks"].items():
@@ -82,7 +82,7 @@ def _answers(console: Console, model: MultiTaskModel) -> None:
     """Fresh sentences; a pair is answered by both tasks on pairs, from one pass of the encoder."""
     texts = [text for own in demo.SAMPLES.values() for text in own[:SHOWN]]
     asked: list[Text] = [text[0] if len(text) == 1 else (text[0], text[1]) for text in texts]
-    console.print("what the fine-tuned model says about new sentences\n")
+    console.print("\nwhat the fine-tuned model says about new sentences\n")
     for text, found in zip(texts, model.predict(asked), strict=True):
         said = "   ".join(f"{task}: [bold]{_shown(answer)}[/]" for task, answer in found.items())
         console.print("  " + escape("\n  ".join(text)))
