@@ -31,8 +31,8 @@ UNITS = {
 }
 LEGEND = (
     "Under each score: its 95 % interval, the difference from the baseline, and p corrected for "
-    "the comparisons of its column; coloured where p < .05. TM is the raw score x (baseline's time / "
-    "time) x (baseline's memory / memory). A click on a heading sorts."
+    "the comparisons of its column; coloured where p < .05. TM is the raw score x (baseline's "
+    "time / time) x (baseline's memory / memory). A click on a heading sorts."
 )
 METHOD = (
     "A score is the expected one over new seeds on new examples of the same kind; the 95 % "

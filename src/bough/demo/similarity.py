@@ -1,9 +1,9 @@
 """Sentence pairs with a similarity from 0 (unrelated) to 5 (the same said in other words).
 
 The score is what is left of five points after the edits that lead from one sentence to the other:
-each slot that was changed or dropped takes its share, according to its weight and to how far apart
-the two fillings are; another event in the same scene takes two fifths. Other words and another order
-for the same meaning take nothing.
+each slot that was changed or dropped takes its share, by its weight and by how far apart
+the two fillings are; another event in the same scene takes two fifths. Other words and another
+order for the same meaning take nothing.
 """
 
 from __future__ import annotations
