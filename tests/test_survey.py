@@ -22,8 +22,8 @@ from rich.console import Console
 
 from bough import fleet
 from bough.board import Board, LiveBoard, duration
-from bough.fleet import Folder
-from bough.grid import Survey, label
+from bough.fleet import Fleet, Folder, Listed
+from bough.grid import Order, Survey, label
 from bough.mistakes import Mistake
 from bough.recipe import Recipe
 from bough.runs import Run, hold
@@ -309,6 +309,22 @@ def test_a_run_that_another_process_still_writes_is_waited_for(base, tmp_path, q
     began = time.monotonic()
     assert conduct(file, out=tmp_path / "out").done == 2
     assert time.monotonic() - began >= 0.9
+
+
+def test_a_run_that_is_called_hopeless_is_stopped_and_its_checkpoint_dropped(base, tmp_path, quick):
+    class Strict(Listed):
+        def hopeless(self, order: Order) -> bool:
+            return any("dev" in entry for entry in folder.run(order.name).metrics())
+
+    asked = {"recipe": base, "vary": {"training.lr": [1e-6]}}
+    folder = Folder(tmp_path)
+    board = Board("mine", 1, 1, folder.run)
+    assert Fleet(folder, 1, board).run(Strict(Survey.read(asked).resolved().orders(), folder))
+    assert board.counts == {"done": 0, "failed": 0, "pruned": 1, "stopped": 0}
+    run = Run.open(tmp_path / "runs" / "lr=1e-06-s0")
+    assert not run.finished
+    assert not run.checkpoint.exists()
+    assert not (tmp_path / "failures").exists()
 
 
 def test_the_live_table_tells_how_far_it_is(base, tmp_path, quick):

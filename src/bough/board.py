@@ -98,7 +98,7 @@ class Board:
     def table(self) -> Table:
         """A line per cell: how many runs, and the means of their dev scores."""
         table = Table(box=SIMPLE_HEAD, title=self.title, title_justify="left")
-        table.add_column("cell")
+        table.add_column("cell", no_wrap=True)
         table.add_column("runs", justify="right")
         tasks: dict[str, str] = {}
         for found in (scores for own in self.cells.values() for scores in own):

@@ -195,8 +195,8 @@ def lines(
         corners = {"x1": frame.x(0), "y1": frame.y(0), "x2": frame.x(1), "y2": frame.y(1)}
         parts.append(element("line", class_="diagonal", **corners))
     for one in series:
-        at = [(frame.x(p.x), frame.y(p.y)) for p in one.points]
-        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
+        spots = [(frame.x(p.x), frame.y(p.y)) for p in one.points]
+        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
         own = [element("polyline", class_="line", points=way)]
         for p in one.points:
             if p.low is not None and p.high is not None:
@@ -204,7 +204,7 @@ def lines(
                 own.append(element("line", class_="bar", x2=bar["x1"], **bar))
         own += [
             element("circle", class_="dot", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3, data_tip=p.tip)
-            for (x, y), p in zip(at, one.points, strict=True)
+            for (x, y), p in zip(spots, one.points, strict=True)
         ]
         parts.append(_group(one, own))
     return _svg(parts, title)

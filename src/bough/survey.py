@@ -94,10 +94,11 @@ def conduct(
             finished = fleet.run(work)
         finally:
             shown.close()
+    console = _console()
     if shown.cells:
-        Console().print(shown.table())
+        console.print(shown.table())
     if isinstance(work, Trials):
-        _print_best(work)
+        _print_best(work, console)
     counts = shown.counts
     return Result(
         folder.path,
@@ -119,7 +120,7 @@ def show(
 ) -> None:
     """Print the runs of a survey and how they stand, without running any."""
     folder, survey = prepare(source, out, budget, workers)
-    console = Console(highlight=False)
+    console = _console()
     if survey.search is not None:
         console.print(f"a search of {survey.search.trials} trials over:")
         for key, values in survey.search.space.items():
@@ -194,8 +195,12 @@ def _place(path: Path, budget: str | None) -> Path:
     return Path("runs") / (f"{path.stem}-{budget}" if budget else path.stem)
 
 
-def _print_best(work: Trials) -> None:
-    console = Console(highlight=False)
+def _console() -> Console:
+    """As wide as the terminal; wide enough for the tables where there is none."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+
+
+def _print_best(work: Trials, console: Console) -> None:
     aims = work.search.objectives
     console.print("No other trial is better in every aim:" if len(aims) > 1 else "Best trial:")
     for name, values, keys in work.best():

@@ -1,0 +1,131 @@
+"""Imports point one way, what needs no torch does not load it, and help comes at once."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "bough"
+# What can be asked before, or without, loading torch: it takes seconds.
+LIGHT = {
+    "mistakes", "tasks", "rows", "tables", "delimited", "recipe", "draft", "notation", "plan",
+    "language", "terms", "families", "cost", "sampling", "picture", "runs", "files", "cli",
+}  # fmt: skip
+
+
+def rooms() -> dict[str, Path]:
+    out = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        parts = file.relative_to(SOURCE).with_suffix("").parts
+        out[".".join(part for part in parts if part != "__init__") or "bough"] = file
+    return out
+
+
+ROOMS = rooms()
+
+
+def imported(room: str, everywhere: bool) -> set[str]:
+    """The rooms that a room imports: at its top, or anywhere in it."""
+    tree = ast.parse(ROOMS[room].read_text(encoding="utf-8"))
+    nodes = ast.walk(tree) if everywhere else iter(tree.body)
+    out: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{room}: rooms are named in full"
+            module = node.module or ""
+            names = [module, *(f"{module}.{name.name}" for name in node.names)]
+        else:
+            continue
+        ours = {n.removeprefix("bough.") for n in names if n == "bough" or n.startswith("bough.")}
+        out |= {name for name in ours if name in ROOMS}
+    return out - {room, "bough"}
+
+
+def test_imports_point_one_way() -> None:
+    graph = {room: imported(room, everywhere=False) for room in ROOMS if room != "bough"}
+    order = list(TopologicalSorter(graph).static_order())  # raises CycleError, naming the circle
+    place = {room: number for number, room in enumerate(order)}
+    assert place["recipe"] < place["train"]
+    assert place["network"] < place["step"] < place["train"]
+    # Nothing below the command line knows of it, and nothing below the loop of training.
+    programs = {"__main__", "worker"}  # what is started as a process of its own
+    assert {room for room in graph if "cli" in imported(room, True)} <= programs
+    for low in (
+        "plan",
+        "rows",
+        "tasks",
+        "trunk",
+        "network",
+        "losses",
+        "combine",
+        "batches",
+        "runs",
+    ):
+        above = {"train", "step", "evaluate", "display", "cli", "server", "survey", "compare"}
+        assert not imported(low, everywhere=True) & above, low
+
+
+def test_no_room_reaches_into_anothers_private_names() -> None:
+    for room, file in ROOMS.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bough"):
+                private = [name.name for name in node.names if name.name.startswith("_")]
+                private = [name for name in private if not name.startswith("__")]
+                assert not private, f"{room} imports {private} from {node.module}"
+
+
+def test_light_rooms_load_without_torch() -> None:
+    heavy = ("torch", "transformers", "scipy", "sklearn", "pyarrow", "datasets", "pandas")
+    code = (
+        "import importlib, json, sys\n"
+        "found = {}\n"
+        f"for room in {sorted(LIGHT)!r}:\n"
+        "    importlib.import_module('bough.' + room)\n"
+        f"    found[room] = [name for name in {heavy!r} if name in sys.modules]\n"
+        "print(json.dumps(found))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(told.stdout) == {room: [] for room in LIGHT}
+
+
+def test_the_package_itself_loads_without_torch() -> None:
+    code = (
+        "import sys, bough; bough.Mistake, bough.Recipe, bough.Plan; print('torch' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"
+
+
+def test_transformers_is_for_tests_only() -> None:
+    for room, file in ROOMS.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [n.name for n in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not [n for n in names if n.split(".")[0] == "transformers"], room
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["--version"]])
+def test_help_comes_at_once(words: list[str]) -> None:
+    """Half a second, on a machine that may be busy: the best of a few, in processor time."""
+    command = [str(Path(sys.executable).parent / "bough"), *words]
+    best = 9.0
+    for _ in range(5):
+        before, began = os.times(), time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        after, wall = os.times(), time.perf_counter() - began
+        spent = after.children_user + after.children_system
+        best = min(best, wall, spent - before.children_user - before.children_system)
+        if best < 0.5:
+            return
+    pytest.fail(f"{' '.join(words)} took {best:.2f} s")

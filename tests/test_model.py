@@ -1,0 +1,278 @@
+"""A model answers in labels and values, in order, and comes back from its folder as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+import bough
+from bough import model as room
+from bough.mistakes import Mistake
+from bough.model import Answer, MultiTaskModel, load
+from bough.runs import Run
+from bough.train import train
+
+from . import folders
+
+SHORT, LONG = "Fine.", "The train was late, the soup was cold and the film went on for ever. " * 3
+TEXTS = [
+    SHORT, (SHORT, LONG), LONG, ("Why?", "Why do dogs bark?"), "Not bad at all!", (LONG, SHORT),
+    ("What is this?", "What is that?"), "ünïcödé 東京 🌳", "a b c d e f g h i j k l m n o p q r s",
+]  # fmt: skip
+PLAN = "split@1/questions+similarity, late:I, feed:questions>similarity"
+
+
+@pytest.fixture(scope="module")
+def run(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    recipe = folders.small(tiny_folder, steps=6, lr=1e-2, evaluate_rows=8, plan=PLAN)
+    recipe["tasks"] |= {
+        "twin": folders.TASKS["similarity"] | {"pair": "twin", "pooling": "mean", "head": "mlp"}
+    }
+    return train(recipe, tmp_path_factory.mktemp("model") / "run")
+
+
+@pytest.fixture(scope="module")
+def model(run: Run) -> MultiTaskModel:
+    return load(run.folder)
+
+
+def close(one: dict[str, Answer], other: dict[str, Answer]) -> bool:
+    """The same but for the rounding of other batches."""
+    return list(one) == list(other) and all(
+        a.label == b.label
+        and np.allclose(
+            list((a.probabilities or {"": a.value or 0.0}).values()),
+            list((b.probabilities or {"": b.value or 0.0}).values()),
+            atol=1e-5,
+        )
+        for a, b in zip(one.values(), other.values(), strict=True)
+    )
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def test_a_text_is_answered_in_labels(model: MultiTaskModel) -> None:
+    found = model.predict(LONG)
+    assert list(found) == ["sentiment"]
+    answer = found["sentiment"]
+    assert answer.probabilities is not None
+    assert tuple(answer.probabilities) == model.tasks["sentiment"].labels
+    assert sum(answer.probabilities.values()) == pytest.approx(1, abs=1e-5)
+    assert answer.score == max(answer.probabilities.values())
+    assert answer.probabilities[answer.label or ""] == answer.score
+    assert answer.value is None
+    assert set(answer.plain()) == {"label", "score", "probabilities"}
+
+
+def test_a_pair_is_answered_by_all_tasks_on_pairs(model: MultiTaskModel) -> None:
+    found = model.predict((SHORT, LONG))
+    assert list(found) == ["questions", "similarity", "twin"]
+    assert found["questions"].label in ("different", "same", "0", "1")
+    for name in ("similarity", "twin"):
+        value = found[name].value
+        assert value is not None
+        assert 0 <= value <= 5
+        assert found[name].plain() == {"value": value}
+
+
+def test_order_is_kept_whatever_the_lengths(
+    model: MultiTaskModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [model.predict(text) for text in TEXTS]
+    for tokens, window in ((4096, 2048), (16, 4), (1, 1), (40, 3)):
+        monkeypatch.setattr(room, "TOKENS", tokens)
+        monkeypatch.setattr(room, "WINDOW", window)
+        together = model.predict(TEXTS)
+        assert all(close(a, b) for a, b in zip(alone, together, strict=True))
+    backwards = model.predict(TEXTS[::-1])
+    assert all(close(a, b) for a, b in zip(alone, backwards[::-1], strict=True))
+
+
+def test_any_iterable_will_do(model: MultiTaskModel) -> None:
+    listed = model.predict(TEXTS)
+    assert model.predict(text for text in TEXTS) == listed  # type: ignore[call-overload]
+    assert list(model.stream(iter(TEXTS))) == listed
+    assert model.predict([]) == []
+    endless = iter(lambda: SHORT, None)
+    first = next(model.stream(endless))
+    assert close(first, model.predict(SHORT))
+
+
+def test_tasks_can_be_chosen(model: MultiTaskModel) -> None:
+    pair = (SHORT, LONG)
+    every = model.predict(pair)
+    assert list(model.predict(pair, tasks=["twin", "questions"])) == ["twin", "questions"]
+    only = model.predict(pair, tasks="similarity")
+    assert list(only) == ["similarity"]
+    assert only["similarity"].value == pytest.approx(every["similarity"].value, abs=1e-5)
+
+
+def test_the_order_of_a_pair_matters_to_joint_tasks_alone(model: MultiTaskModel) -> None:
+    one, other = model.predict([(SHORT, LONG), (LONG, SHORT)])
+    assert one["questions"] != other["questions"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "tasks", "said"),
+    [
+        (SHORT, "sentimant", r"no task 'sentimant' in this model .*; did you mean 'sentiment'\?"),
+        (SHORT, "questions", "text 1: task 'questions' judges a pair, this is one text"),
+        ([(SHORT, LONG)], ["sentiment"], "text 1: task 'sentiment' judges one text"),
+        ([SHORT, ""], None, "text 2 is empty"),
+        ([SHORT, ("a", " ")], None, "text 2 is empty"),
+        ([SHORT, None], None, "text 2 is None; expected a text, or two of them as a tuple"),
+        ([7], None, "text 1 is 7; expected"),
+        ([("a", "b", "c")], None, r"text 1 is \('a', 'b', 'c'\); expected"),
+        ([("a", 3)], None, "expected a text, or two"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    texts: Any, tasks: Any, said: str, model: MultiTaskModel
+) -> None:
+    with pytest.raises(Mistake, match=said) as caught:
+        model.predict(texts, tasks)
+    assert "\n" not in str(caught.value)
+
+
+def test_vectors(model: MultiTaskModel) -> None:
+    texts = [SHORT, LONG, "Why?"]
+    vectors = model.encode(texts)
+    assert vectors.shape == (3, 16)
+    assert vectors.dtype == np.float32
+    for i, text in enumerate(texts):
+        assert np.allclose(vectors[i], model.encode([text])[0], atol=1e-5)
+    assert not np.allclose(vectors, model.encode(texts, "twin"))
+    with pytest.raises(Mistake, match="no task 'x'"):
+        model.encode(texts, "x")
+
+
+# --- keeping --------------------------------------------------------------------------------------
+
+
+def test_a_new_process_gives_the_same_bits(run: Run, model: MultiTaskModel) -> None:
+    code = (
+        "import json, sys, torch, bough; torch.set_num_threads(1)\n"
+        "texts = [tuple(t) if isinstance(t, list) else t for t in json.load(sys.stdin)]\n"
+        "found = bough.load(sys.argv[1]).predict(texts)\n"
+        "print(json.dumps([{k: a.plain() for k, a in f.items()} for f in found]))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(run.folder)], input=json.dumps(TEXTS), text=True,
+        capture_output=True, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    here = [{k: a.plain() for k, a in found.items()} for found in model.predict(TEXTS)]
+    assert json.loads(told.stdout) == here, "floats are written so that they come back the same"
+
+
+def test_saved_and_loaded_again_and_again(run: Run, model: MultiTaskModel, tmp_path: Path) -> None:
+    first = (run.model / "model.safetensors").read_bytes()
+    answers = model.predict(TEXTS)
+    folder = run.folder
+    for number in range(3):
+        folder = load(folder).save(tmp_path / str(number))
+        assert (folder / "model.safetensors").read_bytes() == first
+        assert load(folder).predict(TEXTS) == answers
+    assert str(load(tmp_path / "2").plan) == str(model.plan)
+    assert load(tmp_path / "2").tasks == model.tasks
+
+
+def test_every_weight_is_there_once(run: Run, model: MultiTaskModel) -> None:
+    with safe_open(run.model / "model.safetensors", "pt") as file:
+        names = set(file.keys())
+    parameters = dict(model.network.named_parameters())
+    assert names == set(parameters)
+    assert len({p.data_ptr() for p in parameters.values()}) == len(parameters)
+    size = (run.model / "model.safetensors").stat().st_size
+    assert 0 < size - 4 * sum(p.numel() for p in parameters.values()) < 20_000
+    embeddings = [name for name in names if "words" in name]
+    assert len(embeddings) == 1, "the shared vocabulary is not copied for each task"
+
+
+def test_what_is_shared_stays_shared(run: Run) -> None:
+    """A weight of a shared cell moves all of its users and no one else, also after loading."""
+    before = load(run.folder)
+    users = {cell.key: set(own) for cell, own in before.plan.users().items()}
+    for key, own in users.items():
+        changed = load(run.folder)
+        with torch.no_grad():
+            for parameter in changed.network.cells[key].parameters():
+                parameter.add_(0.3)
+        texts = [LONG, (SHORT, LONG)]
+        moved = set()
+        for old, new in zip(before.predict(texts), changed.predict(texts), strict=True):
+            moved |= {task for task in old if old[task] != new[task]}
+        readers = {"similarity"} if "questions" in own else set()
+        assert moved == own | readers, key
+
+
+def test_one_task_as_a_model_of_its_own(model: MultiTaskModel, tmp_path: Path) -> None:
+    for task in model.tasks:
+        alone = model.only(task)
+        folder = alone.save(tmp_path / task)
+        text: Any = (SHORT, LONG) if model.tasks[task].paired else LONG
+        whole = model.predict(text, task)
+        assert close(load(folder).predict(text, task), whole)
+    sizes = [(tmp_path / t / "model.safetensors").stat().st_size for t in model.tasks]
+    assert max(sizes) < 4 * sum(p.numel() for p in model.network.parameters())
+
+
+def test_the_public_names(run: Run) -> None:
+    assert bough.load is load
+    assert isinstance(bough.load(run.folder), bough.MultiTaskModel)
+    assert isinstance(bough.load(str(run.model)).predict(SHORT)["sentiment"], bough.Answer)
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        _ = bough.lode
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", "{", r"config.json: not a bough model's config \(JSONDecodeError"),
+        ("config.json", "{}", r"not a bough model's config \(KeyError: 'shape'\)"),
+        ("config.json", None, "no model there; expected a run or a folder with model.safetensors"),
+        ("model.safetensors", None, "no model there"),
+        ("model.safetensors", "cut", r"model.safetensors: cannot be read"),
+        ("tokenizer.json", None, "tokenizer.json"),
+        ("tokenizer.json", "{", "tokenizer.json"),
+    ],
+)
+def test_broken_folders(
+    file: str, content: str | None, said: str, model: MultiTaskModel, tmp_path: Path
+) -> None:
+    folder = model.save(tmp_path / "model")
+    if content is None:
+        (folder / file).unlink()
+    elif content == "cut":
+        (folder / file).write_bytes((folder / file).read_bytes()[:5000])
+    else:
+        (folder / file).write_text(content)
+    with pytest.raises(Mistake, match=said) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_of_another_plan(model: MultiTaskModel, tmp_path: Path) -> None:
+    folder = model.save(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config["plan"] = "separate"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Mistake, match=r"model.safetensors: does not fit .*config.json") as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="no such run or model folder"):
+        load(tmp_path / "nothing")
+    with pytest.raises(Mistake, match="no model there"):
+        load(tmp_path)
