@@ -96,6 +96,10 @@ def train(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a stopped run.")
     ] = None,
+    mirror: Annotated[
+        list[str] | None,
+        typer.Option(metavar="M", help="Log to tensorboard or wandb, too (repeatable)."),
+    ] = None,
 ) -> None:
     """Train the tasks of a recipe."""
     if (recipe is None) == (resume is None):
@@ -105,15 +109,19 @@ def train(
             "--resume goes on with the run's own recipe and place; leave -o and --set out"
         )
     from bough.display import for_terminal
+    from bough.mirrors import mirrored
+    from bough.train import new_folder
     from bough.train import resume as go_on
     from bough.train import train as start
 
+    folder = resume or out or new_folder(recipe)
+    display = mirrored(for_terminal(), mirror or (), folder)
     with _interruptible():
         if resume is not None:
-            run = go_on(resume, for_terminal())
+            run = go_on(folder, display)
         else:
             assert recipe is not None
-            run = start(recipe, out, overrides or (), for_terminal())
+            run = start(recipe, folder, overrides or (), display)
     _print_scores(run.scores, f"{run.folder}")
     print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
 
