@@ -286,6 +286,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # this hub can be reached
         monkeypatch.setattr(constants, "ENDPOINT", url)
         monkeypatch.setattr(
             constants,

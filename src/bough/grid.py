@@ -27,6 +27,7 @@ from bough.tasks import listed, misfit
 
 SCORES = ("raw", "normalised")  # besides each task by its name
 COSTS = ("bytes_to_serve", "step_seconds", "training_seconds", "peak_memory")
+SEED = "training.seed"
 _LONGEST = 80  # characters of a cell's name: it becomes a folder's
 _NAME = re.compile(r"[A-Za-z0-9_@=+~-][A-Za-z0-9_.@=+~-]*")
 
@@ -175,6 +176,8 @@ class Survey(BaseModel):
             raise Mistake(
                 "a survey is either a search or made of cells; leave `search` out or them"
             )
+        if any(SEED in own for own in (*cells.values(), search.space if search else {})):
+            raise Mistake(f"{SEED} cannot vary by itself; name the seeds in `seeds`")
         return self.model_copy(
             update={
                 "recipe": mapped(_anchored(base), lambda text, _: text),
@@ -210,9 +213,8 @@ class Survey(BaseModel):
         ]
 
     def order(self, base: Recipe, cell: str, overrides: Overrides, seed: int) -> Order:
-        recipe = applied(base, overrides, f"cell {cell!r}")
-        training = recipe.training.model_copy(update={"seed": seed})
-        return Order(cell, seed, recipe.model_copy(update={"training": training}))
+        """The run of one cell with one seed."""
+        return Order(cell, seed, applied(base, overrides | {SEED: seed}, f"cell {cell!r}"))
 
     def dump(self) -> str:
         """The survey as YAML; reading it gives an equal survey."""
