@@ -122,7 +122,7 @@ def train(
         else:
             assert recipe is not None
             run = start(recipe, folder, overrides or (), display)
-    _print_scores(run.scores, f"{run.folder}")
+    _print_scores(run.scores, run.folder)
     print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
 
 
@@ -151,7 +151,7 @@ def evaluate(
     if as_json:
         print(json.dumps({split: scores}, indent=1))
     else:
-        _print_scores({split: scores}, str(run))
+        _print_scores({split: scores}, run)
 
 
 @app.command()
@@ -482,7 +482,16 @@ def demo(
         show(out)
 
 
-def _print_scores(scores: dict[str, Any], title: str) -> None:
+def _print_scores(scores: dict[str, Any], folder: Path) -> None:
+    """A table per split, and a word on tasks whose data the encoder has seen before."""
+    from bough.card import quora
     from bough.display import print_scores
+    from bough.model import load
 
-    print_scores(scores, title)
+    print_scores(scores, str(folder))
+    model = load(folder)
+    for task in sorted(quora(model.tasks, model.facts)):
+        print(
+            f"The score of {task} is not clean: the encoder saw Quora's duplicate questions "
+            "when it was pretrained."
+        )
