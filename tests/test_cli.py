@@ -97,7 +97,7 @@ def test_training(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["three.yaml", "--set", "training.steps"], "training.steps"),
         (["three.yaml", "--set", "training.lr=-1"], "training.lr"),
         (["three.yaml", "--set", "encoder=./nothing"], "there is no such folder"),
-        (["three.yaml", "--set", "plan=splat@1"], "did you mean"),
+        (["three.yaml", "--set", "plan=splat@1"], "the nearest plan that works is"),
         (["three.yaml", "--set", "training.sampling=fair"], "training.sampling is 'fair'"),
         (["three.yaml", "--set", "tasks.sentiment.train=no.csv"], "no.csv does not exist"),
         (["three.yaml", "--set", "tasks.sentiment.label=lable"], "has no column 'lable'"),
@@ -281,14 +281,14 @@ def test_plan(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan.parse("split@1, pal:8", ("sst", "para", "sts"), 2, heads=4)
     exact = cost(plan, shape, {"sst": 5, "para": 1, "sts": 1}, length=64)
     assert found["parameters"] == exact.parameters
-    assert found["plan"] == "split@1, pal:8"
+    assert found["plan"] == plan.text
     assert found["tasks"] == ["sst", "para", "sts"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["splot@1"], "did you mean"),
+        (["splot@1"], "the nearest plan that works is"),
         (["full", "--tasks", "a,a"], "expected different names"),
         (["full", "--tasks", "a:0"], "expected different names"),
         (["full", "--layers", "0"], "at least one layer"),

@@ -72,14 +72,24 @@ def test_equals_torchjd(method, seed):
     same_as_theirs(method, THEIRS[method](), seed)
 
 
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # not all of 1e-12 is reached
 @pytest.mark.parametrize("method", SOLVED)
-def test_equals_torchjd_where_its_solver_is_installed(method):
+def test_equals_torchjd_where_its_solver_is_installed(method, monkeypatch):
     aggregator, *needed = SOLVED[method]
     for module in needed:
         pytest.importorskip(module)
+    if "cvxpy" in needed:
+        # Their solver stops at 1e-8 of the cost, which leaves up to 1e-4 of the flat optimum;
+        # asked to go on, it arrives where we do.
+        import cvxpy
+
+        solve = cvxpy.Problem.solve
+        exact = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
+        monkeypatch.setattr(
+            cvxpy.Problem, "solve", lambda self, solver: solve(self, solver, **exact)
+        )
     for seed in range(25):
-        # Their solver stops at 1e-8 of the cost, which leaves up to 1e-4 of the flat optimum.
-        same_as_theirs(method, aggregator(), seed, 2e-4 if "cagrad" in method else 1e-5)
+        same_as_theirs(method, aggregator(), seed)
 
 
 def test_gradvac_remembers_as_torchjd_does():
