@@ -122,6 +122,26 @@ def test_a_loss_that_is_no_number(recipe: Path, capsys: pytest.CaptureFixture[st
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("bough: ")
     assert "is not a finite number at step" in last
+    assert "is kept" not in last, "there is no checkpoint yet"
+
+
+def test_interrupted_at_once(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bough.train.load_model", interrupt)
+        assert bough("train", recipe, "-o", "run") == 130
+    assert capsys.readouterr().err == "bough: interrupted\n"
+    assert not Path("run").exists()
+    monkeypatch.setattr("bough.train.Trainer._finish", interrupt)
+    assert bough("train", recipe, "-o", "run") == 130
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "bough: interrupted; go on with: bough train --resume run"
+    monkeypatch.undo()
+    assert bough("train", "--resume", Path(recipe.parent / "run")) == 0
 
 
 def test_stopped_and_resumed(

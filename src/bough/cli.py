@@ -116,7 +116,7 @@ def train(
 
     folder = resume or out or new_folder(recipe)
     display = mirrored(for_terminal(), mirror or (), folder)
-    with _interruptible():
+    with _interruptible(folder):
         if resume is not None:
             run = go_on(folder, display)
         else:
@@ -127,13 +127,16 @@ def train(
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible(run: Path | None = None) -> Iterator[None]:
     from bough.train import Failed, Stopped
 
     try:
         yield
     except Stopped as stop:
         _fail(str(stop), 130)
+    except KeyboardInterrupt:  # at once, or while no step is at hand
+        begun = run is not None and (run / "recipe.yaml").exists()
+        _fail(f"interrupted{f'; go on with: bough train --resume {run}' if begun else ''}", 130)
     except Failed as failure:
         _fail(str(failure), 1)
 

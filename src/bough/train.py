@@ -370,9 +370,11 @@ class Trainer:
         try:
             step = self.stepper.step(parts, lr, bool(every) and (place.total + 1) % every == 0)
         except NotFiniteError as error:
+            run = self.writer.run
+            kept = f"; the last state is kept in {run.folder}" if run.checkpoint.is_file() else ""
             raise Failed(
-                f"{error} is not a finite number at step {place.total + 1}; the last state is kept "
-                f"in {self.writer.run.folder}. Lower training.lr ({training.lr:g}) and train anew"
+                f"{error} is not a finite number at step {place.total + 1}{kept}. "
+                f"Lower training.lr ({training.lr:g}) and train anew"
             ) from None
         seconds = time.perf_counter() - began
         place.step, place.done, place.total = place.step + 1, place.done + 1, place.total + 1

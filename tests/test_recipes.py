@@ -1,0 +1,115 @@
+"""The recipes of the five systems are complete, commented, and run; the docs' tables are true."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from bough import demo
+from bough.recipe import Recipe
+from bough.train import train
+
+ROOT = Path(__file__).parent.parent
+SYSTEMS = ("a_late", "b_pal", "c_hybrid", "d_batching", "e_progressive")
+# What a small encoder of two layers and a few rows need to be different.
+SMALLER = {
+    "a_late": ["training.steps=3"],
+    "b_pal": ["training.steps=3"],
+    "c_hybrid": ["training.steps=3", "plan=split@1"],
+    "d_batching": ["training.steps=3"],
+    "e_progressive": ["training.phases=[{frozen: true, steps: 3, lr: 1e-3}, {steps: 2}]"],
+    "cs224n": ["training.steps=3", "plan=split@1"],
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded rows in the form of the course's files: tab separated, with its columns."""
+    folder = tmp_path_factory.mktemp("cs224n")
+    levels = {"very negative": 0, "negative": 1, "neutral": 2, "positive": 3, "very positive": 4}
+    forms = {
+        "sentiment": ("ids-sst", ["sentence"], "sentiment"),
+        "questions": ("quora", ["sentence1", "sentence2"], "is_duplicate"),
+        "similarity": ("sts", ["sentence1", "sentence2"], "similarity"),
+    }
+    for name, (stem, texts, label) in forms.items():
+        for split, size in (("train", 40), ("dev", 12)):
+            with open(demo.folder() / f"{name}-{split}.csv", newline="", encoding="utf-8") as file:
+                rows = list(csv.reader(file))[1 : size + 1]
+            lines = ["\t".join(["", "id", *texts, label])]
+            for i, (*words, said) in enumerate(rows):
+                value = {"same": "1.0", "different": "0.0"}.get(said, levels.get(said, said))
+                lines.append("\t".join([str(i), f"id{i}", *words, str(value)]))
+            text = "\n".join(lines) + "\n"
+            (folder / f"{stem}-{split}.csv").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_every_recipe_runs(
+    name: str, data: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOUGH_DATA", str(data))
+    overrides = [f"encoder={tiny_folder}", "training.evaluate_rows=8", *SMALLER[name]]
+    run = train(ROOT / "recipes" / f"{name}.yaml", tmp_path / name, overrides)
+    assert len(run.scores["dev"]["tasks"]) == 3
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_line_of_a_head_comment_works(
+    name: str, data: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a comment says can be set, can be; and it has the command and the score to expect."""
+    monkeypatch.setenv("BOUGH_DATA", str(data))
+    file = ROOT / "recipes" / f"{name}.yaml"
+    head = file.read_text(encoding="utf-8").split("\nencoder:")[0]
+    assert f"bough train recipes/{name}.yaml -o runs/{name}\n" in head
+    assert "Printed (bert-base" in head
+    settings = re.findall(r"--set (?:'([^']+)'|(\S+))", head)
+    assert len(settings) >= 4
+    for quoted, plain in settings:
+        assert Recipe.read(file, [quoted or plain])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_is_as_it_was_printed(
+    name: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOUGH_DATA", str(data))
+    recipe = Recipe.read(ROOT / "recipes" / f"{name}.yaml")
+    training, sts, para = recipe.training, recipe.tasks["sts"], recipe.tasks["para"]
+    assert (training.schedule, training.warmup) == ("constant", 0)
+    assert all(task.dropout == 0.3 for task in recipe.tasks.values())
+    said = (recipe.plan, training.sampling, training.combine, training.batch, training.select)
+    assert (
+        said
+        == {
+            "a_late": ("late:III", "each", "sum", 8, "raw"),
+            "b_pal": ("pal:204", "annealed", "sum", 40, "raw"),
+            "c_hybrid": ("split@3", "each", "pcgrad", 16, "normalised"),
+            "d_batching": ("full", "method1", "sum", 32, "sum"),
+            "e_progressive": ("feed:sst>para>sts", "each", "sum", 8, "normalised"),
+        }[name]
+    )
+    assert (para.pair, sts.head) == {
+        "a_late": ("twin", "cosine-linear"),
+        "b_pal": ("twin", "cosine-sigmoid"),
+        "c_hybrid": ("joint", "mlp"),
+        "d_batching": ("twin", "linear"),
+        "e_progressive": ("twin", "mlp"),
+    }[name]
+
+
+def test_the_tables_of_options_are_true() -> None:
+    spec = importlib.util.spec_from_file_location("options", ROOT / "docs" / "options.py")
+    assert spec is not None
+    assert spec.loader is not None
+    options = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(options)
+    text = options.PAGE.read_text(encoding="utf-8")
+    assert options.page(text) == text, "run python docs/options.py"
+    assert "| `batch` | `32` |" in text
