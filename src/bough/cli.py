@@ -7,12 +7,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from bough import __version__
 from bough.mistakes import Mistake
+
+if TYPE_CHECKING:
+    from bough.survey import Result
 
 app = typer.Typer(
     name="bough",
@@ -127,7 +130,7 @@ def train(
 
 
 @contextmanager
-def _interruptible(run: Path | None = None) -> Iterator[None]:
+def _interruptible(run: Path) -> Iterator[None]:
     from bough.train import Failed, Stopped
 
     try:
@@ -135,7 +138,7 @@ def _interruptible(run: Path | None = None) -> Iterator[None]:
     except Stopped as stop:
         _fail(str(stop), 130)
     except KeyboardInterrupt:  # at once, or while no step is at hand
-        begun = run is not None and (run / "recipe.yaml").exists()
+        begun = (run / "recipe.yaml").exists()
         _fail(f"interrupted{f'; go on with: bough train --resume {run}' if begun else ''}", 130)
     except Failed as failure:
         _fail(str(failure), 1)
@@ -449,11 +452,16 @@ def survey(
     result = surveys.conduct(
         source, out=out, budget=budget, workers=workers, only=only or (), keep=keep, retry=retry
     )
-    if result.stopped:
-        _fail(f"stopped; go on with: bough survey {result.folder}", 130)
+    _conclude(result, f"bough survey {result.folder}")
     print(f"\n{result}")
+
+
+def _conclude(result: Result, again: str) -> None:
+    """A survey that did not come to its end says so by its exit code."""
+    if result.stopped:
+        _fail(f"stopped; go on with: {again}", 130)
     if result.failed:
-        raise SystemExit(1)
+        _fail(str(result), 1)
 
 
 @app.command()
@@ -478,11 +486,10 @@ def demo(
         Path, typer.Option("-o", "--out", metavar="DIR", help="Where the runs are written.")
     ] = Path("runs/demo"),
 ) -> None:
-    """Train three tasks on the data that comes with bough, and show what came of it."""
+    """Train three tasks under three plans on data that comes with bough, compare, and report."""
     from bough.demo.show import show
 
-    with _interruptible():
-        show(out)
+    _conclude(show(out), f"bough demo -o {out}")
 
 
 def _print_scores(scores: dict[str, Any], folder: Path) -> None:

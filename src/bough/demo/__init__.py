@@ -39,3 +39,8 @@ def folder() -> Path:
 def recipe() -> Path:
     """The recipe that trains the three tasks."""
     return Path(__file__).parent / "recipe.yaml"
+
+
+def survey() -> Path:
+    """The survey that the demo runs: three plans, two seeds."""
+    return Path(__file__).parent / "survey.yaml"
