@@ -176,17 +176,23 @@ class Browser:
         assert isinstance(found, str)
         return found
 
-    def screenshot(self, file: Path, whole: bool = False) -> None:
+    def screenshot(self, file: Path, whole: bool = False, of: str | None = None) -> None:
+        """The view, the whole page, or the element `of` a selector."""
+        clip: dict[str, Any] = {}
+        if whole:
+            clip = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        elif of is not None:
+            clip = self.run(
+                f"(() => {{ const r = document.querySelector({json.dumps(of)})"
+                ".getBoundingClientRect(); return {x: r.x + scrollX, y: r.y + scrollY,"
+                " width: r.width, height: r.height}; })()"
+            )
         found = self.call(
-            "Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole)
+            "Page.captureScreenshot",
+            captureBeyondViewport=bool(clip),
+            **({"clip": {**clip, "scale": 1}} if clip else {}),
         )
         file.write_bytes(base64.b64decode(found["data"]))
-
-    def _clip(self, whole: bool) -> dict[str, Any]:
-        if not whole:
-            return {}
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {**size, "scale": 1}}
 
     # What a reader must not see.
 

@@ -1,9 +1,16 @@
-"""The pictures of the page in docs/img: `python -m tests.screenshots RUN docs/img`."""
+"""The pictures in docs/img.
+
+python -m tests.screenshots page RUN docs/img                the server's page
+python -m tests.screenshots report REPORT.html docs/img/NAME  a report
+python -m tests.screenshots part REPORT.html '#depth' FILE    one part of a report
+"""
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,13 +24,18 @@ from .serving import beside
 VIEWS = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
-def main(run: str, folder: str) -> None:
-    torch.set_num_threads(1)
+@contextmanager
+def opened() -> Iterator[Browser]:
     with (
-        beside(load(run), Settings()) as url,
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         Browser(Path(profile)) as browser,
     ):
+        yield browser
+
+
+def page(run: str, folder: str) -> None:
+    torch.set_num_threads(1)
+    with beside(load(run), Settings()) as url, opened() as browser:
         for name, (width, height) in VIEWS.items():
             for dark in (False, True):
                 browser.view(width, height, dark)
@@ -38,5 +50,21 @@ def main(run: str, folder: str) -> None:
                 browser.screenshot(file, whole=name == "phone")
 
 
+def report(file: str, stem: str) -> None:
+    with opened() as browser:
+        for name, (width, height) in VIEWS.items():
+            browser.view(width, height, dark=False)
+            browser.go(Path(file).resolve().as_uri())
+            browser.run("document.documentElement.style.scrollbarWidth = 'none'")
+            browser.screenshot(Path(f"{stem}-{name}.png"), whole=True)
+
+
+def part(file: str, selector: str, out: str) -> None:
+    with opened() as browser:
+        browser.view(*VIEWS["desktop"], dark=False)
+        browser.go(Path(file).resolve().as_uri())
+        browser.screenshot(Path(out), of=selector)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    {"page": page, "report": report, "part": part}[sys.argv[1]](*sys.argv[2:])
