@@ -21,13 +21,13 @@ import scipy.stats
 import sklearn.metrics
 import torch
 
-from bough import cli, train
+from bough import cli, training
 from bough.model import load
 from bough.runs import Run
 
 assert scipy.stats is not None
 assert sklearn.metrics is not None
-assert train is not None
+assert training is not None
 
 
 def fork(work: Callable[[], object]) -> int:

@@ -18,7 +18,7 @@ from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, Text
 from bough.rows import Rows
 from bough.runs import Run
-from bough.train import train
+from bough.training import train
 
 from . import folders, serving
 

@@ -22,7 +22,7 @@ from bough.families import Shape
 from bough.plan import Plan
 from bough.recipe import Recipe
 from bough.runs import Run
-from bough.train import train
+from bough.training import train
 
 from . import folders
 
@@ -132,11 +132,11 @@ def test_interrupted_at_once(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bough.train.load_model", interrupt)
+        patch.setattr("bough.untrained.build", interrupt)
         assert bough("train", recipe, "-o", "run") == 130
     assert capsys.readouterr().err == "bough: interrupted\n"
     assert not Path("run").exists()
-    monkeypatch.setattr("bough.train.Trainer._finish", interrupt)
+    monkeypatch.setattr("bough.training.Trainer._finish", interrupt)
     assert bough("train", recipe, "-o", "run") == 130
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "bough: interrupted; go on with: bough train --resume run"
@@ -187,7 +187,7 @@ def test_a_fault_of_ours_is_no_mistake(recipe: Path, monkeypatch: pytest.MonkeyP
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("bough.train.Trainer.run", broken)
+    monkeypatch.setattr("bough.training.Trainer.run", broken)
     with pytest.raises(ZeroDivisionError):
         bough("train", recipe)
 

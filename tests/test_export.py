@@ -284,7 +284,7 @@ def test_int8_is_smaller_and_near(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from bough.train import train
+    from bough.training import train
 
     folder = tmp_path_factory.mktemp("run")
     made = folders.encoder(folder / "encoder", width=128)

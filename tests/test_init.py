@@ -15,7 +15,7 @@ from bough.init import init, split_off
 from bough.mistakes import Mistake
 from bough.recipe import Recipe
 from bough.rows import Rows
-from bough.train import train
+from bough.training import train
 
 WORDS = ["the", "old", "tree", "is", "green", "and", "very", "tall", "today"]
 

@@ -17,7 +17,7 @@ from bough.display import Moment, Silent
 from bough.mirrors import Mirrored, TensorBoard, WandB, judged, logged, mirrored
 from bough.mistakes import Mistake
 from bough.runs import Run
-from bough.train import Stopped, resume, train
+from bough.training import Stopped, resume, train
 
 from . import folders
 

@@ -19,7 +19,7 @@ from bough import model as room
 from bough.mistakes import Mistake
 from bough.model import Answer, MultiTaskModel, load
 from bough.runs import Run
-from bough.train import train
+from bough.training import train
 
 from . import folders
 

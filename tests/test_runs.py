@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import torch
 
-from bough import files, train
+from bough import files
 from bough.display import Moment, Silent
 from bough.files import DiskFullError, write_atomically
 from bough.mistakes import Mistake
 from bough.model import load
 from bough.runs import Run, Writer
-from bough.train import Failed, Stopped
+from bough.training import Failed, Stopped, resume, train
 
 from . import folders
 from .same import assert_same_run
@@ -250,29 +250,30 @@ def test_resumed_bit_for_bit(
     monkeypatch.setattr(os, "fsync", lambda number: None)
     settings, how, steps = CASES[case]
     recipe = folders.small(tiny_folder, **{"epochs": 2, "batch": 16, "evaluate_rows": 8} | settings)
-    whole = train.train(recipe, tmp_path / "whole")
+    whole = train(recipe, tmp_path / "whole")
     what, error = HOW[how]
     for step in steps:
         with pytest.raises(error):
-            train.train(recipe, tmp_path / str(step), display=Trouble(step, what))
+            train(recipe, tmp_path / str(step), display=Trouble(step, what))
         run = Run.open(tmp_path / str(step))
         assert not run.finished
-        assert train.resume(run.folder).finished
+        assert resume(run.folder).finished
         assert_same_run(whole, run)
 
 
 def test_stopped_again_and_again(tiny_folder: Path, tmp_path: Path) -> None:
     recipe = folders.small(tiny_folder, epochs=1, combine="pcgrad", evaluate_rows=8)
-    whole = train.train(recipe, tmp_path / "whole")
+    before = signal.getsignal(signal.SIGINT)
+    whole = train(recipe, tmp_path / "whole")
     with pytest.raises(Stopped, match="stopped after step 1; go on with: bough train --resume"):
-        train.train(recipe, tmp_path / "run", display=Trouble(1, interrupt))
+        train(recipe, tmp_path / "run", display=Trouble(1, interrupt))
     for _ in range(6):
         with pytest.raises(Stopped):
-            train.resume(tmp_path / "run", Trouble(1, interrupt))
-    assert_same_run(whole, train.resume(tmp_path / "run"))
+            resume(tmp_path / "run", Trouble(1, interrupt))
+    assert_same_run(whole, resume(tmp_path / "run"))
     with pytest.raises(Mistake, match="is finished; there is nothing to resume"):
-        train.resume(tmp_path / "run")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "handlers are put back"
+        resume(tmp_path / "run")
+    assert signal.getsignal(signal.SIGINT) is before, "handlers are put back"
 
 
 def test_a_second_interrupt_stops_at_once(tiny_folder: Path, tmp_path: Path) -> None:
@@ -281,10 +282,10 @@ def test_a_second_interrupt_stops_at_once(tiny_folder: Path, tmp_path: Path) -> 
         interrupt()
 
     recipe = folders.small(tiny_folder, epochs=1, evaluate_rows=8)
-    whole = train.train(recipe, tmp_path / "whole")
+    whole = train(recipe, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train.train(recipe, tmp_path / "run", display=Trouble(3, twice))
-    assert_same_run(whole, train.resume(tmp_path / "run"))
+        train(recipe, tmp_path / "run", display=Trouble(3, twice))
+    assert_same_run(whole, resume(tmp_path / "run"))
 
 
 def test_resumed_from_elsewhere(
@@ -293,35 +294,35 @@ def test_resumed_from_elsewhere(
     monkeypatch.chdir(tiny_folder.parent)
     recipe = folders.small(tiny_folder, steps=4, evaluate_rows=8)
     recipe |= {"encoder": tiny_folder.name, "data": "rows"}
-    whole = train.train(recipe, tmp_path / "whole")
+    whole = train(recipe, tmp_path / "whole")
     with pytest.raises(Stopped):
-        train.train(recipe, tmp_path / "run", display=Trouble(2, interrupt))
+        train(recipe, tmp_path / "run", display=Trouble(2, interrupt))
     monkeypatch.chdir(tmp_path)
-    assert_same_run(whole, train.resume("run"))
+    assert_same_run(whole, resume("run"))
 
 
 def test_rows_that_changed_are_refused(tiny_folder: Path, tmp_path: Path) -> None:
     rows = folders.data(tmp_path / "rows")
     recipe = folders.small(tiny_folder, steps=4) | {"data": str(rows)}
     with pytest.raises(Stopped):
-        train.train(recipe, tmp_path / "run", display=Trouble(2, interrupt))
+        train(recipe, tmp_path / "run", display=Trouble(2, interrupt))
     file = rows / "sentiment-train.csv"
     text = file.read_text()
     file.write_text(text + "One more.,neutral\n")
     said = r"the train rows of task 'sentiment' \(.*sentiment-train.csv\) have changed"
     with pytest.raises(Mistake, match=said):
-        train.resume(tmp_path / "run")
+        resume(tmp_path / "run")
     file.write_text(text)
-    assert train.resume(tmp_path / "run").finished
+    assert resume(tmp_path / "run").finished
 
 
 def test_the_cost_goes_on_counting(tiny_folder: Path, tmp_path: Path) -> None:
     recipe = folders.small(tiny_folder, epochs=1, evaluate_rows=8)
-    whole = train.train(recipe, tmp_path / "whole").cost
+    whole = train(recipe, tmp_path / "whole").cost
     with pytest.raises(Stopped):
-        train.train(recipe, tmp_path / "run", display=Trouble(6, interrupt))
+        train(recipe, tmp_path / "run", display=Trouble(6, interrupt))
     before = torch.load(tmp_path / "run/checkpoint/state.pt", weights_only=True)["place"]
-    cost = train.resume(tmp_path / "run").cost
+    cost = resume(tmp_path / "run").cost
     clock = ("training_seconds", "step_seconds", "peak_memory")
     assert {k: v for k, v in cost.items() if k not in clock} == {
         k: v for k, v in whole.items() if k not in clock
@@ -353,12 +354,12 @@ def test_no_room_at_any_moment(
     for module in ("bough.runs", "bough.model"):
         monkeypatch.setattr(f"{module}.write_atomically", counted)
     failing = 0
-    whole = train.train(recipe, tmp_path / "whole")
+    whole = train(recipe, tmp_path / "whole")
     for failing in range(1, calls + 1):
         calls = 0
         folder = tmp_path / str(failing)
         with pytest.raises(Failed, match=r"no space left to write .* Make room, then go on with"):
-            train.train(recipe, folder)
+            train(recipe, folder)
         calls = -1000
         assert not list(tmp_path.rglob(f"*{files.PART}"))
         if failing == 1:
@@ -366,7 +367,7 @@ def test_no_room_at_any_moment(
             continue
         run = Run.open(folder)
         assert all("step" in entry for entry in run.metrics())
-        assert_same_run(whole, train.resume(folder))
+        assert_same_run(whole, resume(folder))
 
 
 @pytest.fixture
@@ -387,7 +388,7 @@ def little_room(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_really_full_disk(tiny_folder: Path, tmp_path: Path, little_room: Path) -> None:
     recipe = folders.small(tiny_folder, steps=4, save_every=0, evaluate_rows=8)
-    whole = train.train(recipe, tmp_path / "whole")
+    whole = train(recipe, tmp_path / "whole")
     need = sum(f.stat().st_size for f in whole.folder.rglob("*") if f.is_file())
     assert need < 1_000_000
     failed = 0
@@ -397,7 +398,7 @@ def test_a_really_full_disk(tiny_folder: Path, tmp_path: Path, little_room: Path
         folder = little_room / "run"
         said = "room"
         try:
-            train.train(recipe, folder)
+            train(recipe, folder)
         except (Failed, Mistake) as error:  # a Mistake: no room for the directory itself
             said = str(error)
             failed += 1
@@ -407,7 +408,7 @@ def test_a_really_full_disk(tiny_folder: Path, tmp_path: Path, little_room: Path
         if folder.exists():
             list(Run.open(folder).metrics())
             if not Run.open(folder).finished:
-                train.resume(folder)
+                resume(folder)
             assert_same_run(whole, Run.open(folder))
             subprocess.run(["rm", "-r", str(folder)], check=True)
     assert failed >= 3
@@ -431,7 +432,7 @@ def test_a_second_process_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
             )
             said.append((ended.returncode, ended.stderr))
 
-    run = train.train(recipe, tmp_path / "run", display=Trouble(2, rival))
+    run = train(recipe, tmp_path / "run", display=Trouble(2, rival))
     assert said == [(2, "bough: run: another process is writing this run; wait for it\n")] * 2
     assert run.finished
     assert load(run.folder).predict("Fine.")

@@ -16,7 +16,7 @@ from bough.network import plan_of
 from bough.plan import Plan
 from bough.sampling import parse
 from bough.survey import recipes
-from bough.train import train
+from bough.training import train
 
 from . import folders
 

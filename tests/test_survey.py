@@ -22,6 +22,7 @@ from rich.console import Console
 
 from bough import fleet
 from bough.board import Board, LiveBoard, duration
+from bough.data import Data
 from bough.fleet import Fleet, Folder, Listed
 from bough.grid import Order, Survey, label
 from bough.mistakes import Mistake
@@ -29,7 +30,7 @@ from bough.recipe import Recipe
 from bough.runs import Run, hold
 from bough.search import Trials
 from bough.survey import conduct
-from bough.train import Data, train
+from bough.training import train
 
 from . import folders
 

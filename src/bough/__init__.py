@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bough.plan import Plan
     from bough.recipe import Recipe
     from bough.runs import Run
-    from bough.train import resume, train
+    from bough.training import resume, train
 
 __version__ = "0.1.0.dev0"
 __all__ = [
@@ -35,8 +35,8 @@ _ROOMS = {
     "Plan": "plan",
     "Recipe": "recipe",
     "Run": "runs",
-    "resume": "train",
-    "train": "train",
+    "resume": "training",
+    "train": "training",
 }
 
 

@@ -165,6 +165,21 @@ class Examples:
         lengths: Ints = self.sequences.lengths[self.seats].sum(1)
         return lengths
 
+    def sample(self, most: int | None) -> Examples:
+        """No more than so many examples, and always the same ones."""
+        if most is None or len(self) <= most:
+            return self
+        kept = np.sort(np.random.default_rng(0).permutation(len(self))[:most])
+        targets = None if self.targets is None else self.targets[torch.from_numpy(kept)]
+        return replace(self, seats=self.seats[kept], targets=targets)
+
+
+def parts(chosen: Mapping[str, Ints], number: int) -> list[dict[str, Ints]]:
+    """A step's examples in parts that are worked on one after the other."""
+    cut = {name: np.array_split(which, number) for name, which in chosen.items()}
+    every = ({name: own[i] for name, own in cut.items() if len(own[i])} for i in range(number))
+    return [part for part in every if part]
+
 
 def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Batch:
     """The chosen examples of each task as one batch."""

@@ -113,9 +113,9 @@ def train(
         )
     from bough.display import for_terminal
     from bough.mirrors import mirrored
-    from bough.train import new_folder
-    from bough.train import resume as go_on
-    from bough.train import train as start
+    from bough.training import new_folder
+    from bough.training import resume as go_on
+    from bough.training import train as start
 
     folder = resume or out or new_folder(recipe)
     display = mirrored(for_terminal(), mirror or (), folder)
@@ -131,7 +131,7 @@ def train(
 
 @contextmanager
 def _interruptible(run: Path) -> Iterator[None]:
-    from bough.train import Failed, Stopped
+    from bough.training import Failed, Stopped
 
     try:
         yield
@@ -151,7 +151,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Score a run's best model on one of its splits."""
-    from bough.train import judge
+    from bough.training import judge
 
     scores = judge(run, split)
     if as_json:

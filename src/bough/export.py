@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bough
+from bough.data import Data
 from bough.evaluate import metrics
 from bough.losses import answers
 from bough.mistakes import Mistake
@@ -27,7 +28,6 @@ from bough.onnx_names import PAIRS_FILE, TEXTS_FILE
 from bough.recipe import Recipe
 from bough.rows import Rows
 from bough.runs import Run
-from bough.train import Data
 
 if TYPE_CHECKING:
     from onnx import ModelProto

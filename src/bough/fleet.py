@@ -12,16 +12,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any, Literal, Protocol
 
+from bough import signals
 from bough.board import Board
 from bough.files import write_atomically
 from bough.grid import Order, Survey, applied
@@ -176,7 +175,7 @@ class Fleet:
 
     def run(self, work: Work) -> bool:
         """Do all of it; whether it was done, not stopped."""
-        with self._listening():
+        with signals.heard(self._heard):
             try:
                 while True:
                     if not self.signals:
@@ -289,22 +288,9 @@ class Fleet:
         file.parent.mkdir(exist_ok=True)
         write_atomically(file, "\n".join([sentence, "", f"exit code {code}", "", *lines, ""]))
 
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM stop the runs after the step at hand; a second one at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def note(number: int, frame: FrameType | None) -> None:
-            self.signals += 1
-
-        old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in old.items():
-                signal.signal(number, handler)
+    def _heard(self) -> None:
+        """Ctrl-C or SIGTERM: the runs stop after the step at hand; at the second time at once."""
+        self.signals += 1
 
 
 def _free(run: Run) -> bool:

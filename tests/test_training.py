@@ -16,13 +16,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import bough
-from bough import demo, sampling, surgery, weighting
+from bough import demo, sampling, surgery, untrained, weighting
+from bough.data import Data
 from bough.display import Lines
 from bough.mistakes import Mistake
 from bough.optimiser import SCHEDULES, factor
 from bough.recipe import Recipe
 from bough.runs import Run
-from bough.train import Data, Failed, judge, load_model, new_folder, resume, train
+from bough.training import Failed, judge, new_folder, resume, train
 
 from . import folders
 
@@ -52,7 +53,7 @@ def final(run: Run) -> dict[str, Tensor]:
 
 def fresh(recipe: Mapping[str, Any]) -> dict[str, Tensor]:
     told = Recipe.read(recipe)
-    return load_model(told, Data.gather(told))[0].network.state_dict()
+    return untrained.build(told, Data.gather(told))[0].network.state_dict()
 
 
 def moved(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> set[str]:

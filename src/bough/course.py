@@ -1,0 +1,130 @@
+"""The course of a run: how long each phase is, whose turn it is in a step, and how far it has come.
+
+A phase's length is given in epochs, steps, tokens or minutes. By the clock it is a forecast, made
+anew after every step; otherwise it is known before the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bough import optimiser, sampling
+from bough.batches import Examples
+from bough.recipe import Phase, Training
+
+
+@dataclass
+class Place:
+    """How far a run has come."""
+
+    phase: int = 0
+    epoch: int = 0  # of this phase
+    step: int = 0  # of this epoch
+    done: int = 0  # steps of this phase
+    total: int = 0  # steps of the run
+    tokens: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    since_best: int = 0  # evaluations without a better score
+    step_seconds: list[float] = field(default_factory=list)  # the last thousand
+    memory: int = 0  # the most bytes that any of the run's processes had
+
+    def count(self, tokens: int, seconds: float) -> None:
+        """One more step."""
+        self.step, self.done, self.total = self.step + 1, self.done + 1, self.total + 1
+        self.tokens, self.seconds = self.tokens + tokens, self.seconds + seconds
+        self.step_seconds.append(seconds)
+
+    def next_phase(self) -> Place:
+        return replace(self, phase=self.phase + 1, epoch=0, step=0, done=0, since_best=0)
+
+
+@dataclass
+class Course:
+    """One phase of a run."""
+
+    training: Training  # as it holds in this phase
+    frozen: bool  # whether only the heads learn
+    sampler: sampling.Sampler
+    steps: int
+
+    @classmethod
+    def of(
+        cls, training: Training, phase: Phase | None, examples: Mapping[str, Examples]
+    ) -> Course:
+        """The course over these training sets; without a phase, of the whole run."""
+        own = training if phase is None else phase.over(training)
+        sizes = {name: len(e) for name, e in examples.items()}
+        lengths = {name: float(e.lengths.mean()) for name, e in examples.items()}
+        return cls(own, phase is not None and phase.frozen, *_length(own, sizes, lengths))
+
+    def forecast(self, place: Place) -> None:
+        """By the clock, the number of steps is what the pace so far makes of the minutes."""
+        if self.training.minutes is None or not place.done:
+            return
+        share = place.seconds / (60 * self.training.minutes)
+        self.steps = place.done if share >= 1 else max(place.done + 1, round(place.done / share))
+
+    def lr(self, place: Place) -> float:
+        told = self.training
+        return told.lr * optimiser.factor(place.done, self.steps, told.warmup, told.schedule)
+
+    def epochs(self, place: Place) -> float:
+        """Epochs so far, with the share of the one at hand."""
+        return place.epoch + place.step / self.sampler.steps(place.epoch)
+
+    def epoch_ends(self, place: Place) -> bool:
+        return place.step == self.sampler.steps(place.epoch)
+
+    def evaluation_due(self, place: Place) -> bool:
+        every = self.training.evaluate_every
+        if place.done >= self.steps:
+            return True
+        return self.epoch_ends(place) if every == "epoch" else place.done % int(every) == 0
+
+    def logging_due(self, place: Place) -> bool:
+        return place.total % self.training.log_every == 0 or place.done >= self.steps
+
+    def cosines_due(self, place: Place) -> bool:
+        """Whether the next step compares the tasks' gradients."""
+        every = self.training.cosines_every
+        return bool(every) and (place.total + 1) % every == 0
+
+
+def _length(
+    training: Training, sizes: Mapping[str, int], lengths: Mapping[str, float]
+) -> tuple[sampling.Sampler, int]:
+    """The sampler, and how many steps it is asked for; `lengths` are the examples' mean tokens.
+    Accumulation makes for larger and fewer steps: an epoch sees as many examples as without it."""
+    batch = training.batch * training.accumulate
+
+    def sampler(epochs: int) -> sampling.Sampler:
+        return sampling.parse(training.sampling, sizes, batch, epochs, training.steps_per_epoch)
+
+    def epochs_of(steps: int) -> int:
+        return max(1, math.ceil(steps / sampler(1).steps(0)))
+
+    if training.tokens is not None:
+        # Whose turn it is may depend on the number of epochs, which depends on whose turn it is.
+        epochs = epochs_of(round(training.tokens / _tokens(sampler(1), 1, lengths)))
+        steps = max(1, round(training.tokens / _tokens(sampler(epochs), epochs, lengths)))
+        return sampler(epochs_of(steps)), steps
+    if training.steps is None:
+        chosen = sampler(training.epochs)
+        return chosen, sum(chosen.steps(epoch) for epoch in range(training.epochs))
+    return sampler(epochs_of(training.steps)), training.steps
+
+
+def _tokens(sampler: sampling.Sampler, epochs: int, lengths: Mapping[str, float]) -> float:
+    """Mean tokens of a step, from the draws of a few epochs spread over the run."""
+    rng = np.random.default_rng(0)
+    found = [
+        sum(lengths[name] * count for name, count in sampler.draw(epoch, step, rng).items())
+        for epoch in {round(e) for e in np.linspace(0, epochs - 1, min(epochs, 5))}
+        for step in range(sampler.steps(epoch))
+    ]
+    return float(np.mean(found))
