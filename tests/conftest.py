@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from bough import encoder
 from bough.encoder import Encoder
+from bough.mistakes import Mistake
 
 from . import folders, tiny
 
@@ -38,3 +40,11 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_encoder() -> Encoder:
     return tiny.encoder()
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Encoder:
+    try:
+        return encoder.load("minilm")
+    except Mistake:
+        pytest.skip("the package with MiniLM is not installed")

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from bough.model import Answer, MultiTaskModel, Text
+from bough.asking import Answer, Text
+from bough.model import MultiTaskModel
 from bough.server import Settings, build
 
 from . import tiny

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from bough import answering, tables
 from bough.answering import answer_file
+from bough.asking import WINDOW
 from bough.cli import app
 from bough.mistakes import Mistake
-from bough.model import WINDOW, MultiTaskModel
+from bough.model import MultiTaskModel
 from bough.submission import SHEETS, submit
 
 from . import serving, tiny

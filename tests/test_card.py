@@ -14,8 +14,9 @@ import yaml
 
 import bough
 from bough import card
+from bough.asking import Text
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel, Text
+from bough.model import MultiTaskModel
 from bough.rows import Rows
 from bough.runs import Run
 from bough.training import train

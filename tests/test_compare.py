@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from bough import findings
 from bough.cli import app
-from bough.compare import Comparison, compare, find_runs, pareto
+from bough.compare import Comparison, compare, pareto
 from bough.mistakes import Mistake
+from bough.variants import find_runs
 
 from . import simulated
 

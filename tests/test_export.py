@@ -1,8 +1,7 @@
-"""Exports answer as bough does: ONNX for every plan and family, transformers where it can."""
+"""ONNX exports answer as bough does, under every plan and for every family."""
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +17,13 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough import encoder, export, runtime
-from bough.batches import Pack, tokenise
-from bough.checkpoint import READERS, write_checkpoint, write_transformers
+from bough.asking import Text
 from bough.families import FAMILIES
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel, Text
+from bough.model import MultiTaskModel
 from bough.plan import Plan
 from bough.rows import Rows
 from bough.tasks import Task
-from bough.walk import Walk
 
 from . import folders, tiny
 from .test_network import cases
@@ -247,7 +244,7 @@ def test_threads_share_a_session(tmp_path: Path) -> None:
 def test_minilm_in_onnx(plan: str, minilm: encoder.Encoder, tmp_path: Path) -> None:
     tasks = {
         "sst": tiny.task(labels=tuple("01234"), pooling="cls"),
-        "quora": tiny.task(joint=True, labels=("0", "1"), pooling="cls"),
+        "quora": tiny.task(joint=True, labels=("0", "1")),
         "sts": tiny.task(joint=True, number=True, pooling="mean"),
     }
     network = tiny.network(plan, tasks, minilm, stir=0.005)
@@ -260,14 +257,6 @@ def test_minilm_in_onnx(plan: str, minilm: encoder.Encoder, tmp_path: Path) -> N
     ]
     export.export_model(model, tmp_path)
     assert worst(model, runtime.load(tmp_path, threads=1), texts) < CLOSE
-
-
-@pytest.fixture(scope="module")
-def minilm() -> encoder.Encoder:
-    try:
-        return encoder.load("minilm")
-    except Mistake:
-        pytest.skip("the package with MiniLM is not installed")
 
 
 # --- int8 -----------------------------------------------------------------------------------------
@@ -354,147 +343,3 @@ def test_what_is_no_export_is_said(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(Mistake, match="not a bough model's config"):
         runtime.load(tmp_path)
-
-
-# --- transformers ---------------------------------------------------------------------------------
-
-
-def in_transformers(folder: Path, texts: list[Text], kind: str) -> Any:
-    """The loaded model's output for the texts, padded together."""
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    loader = getattr(transformers, kind)
-    model, found = loader.from_pretrained(folder, output_loading_info=True)
-    strange = {k: v for k, v in found.items() if v and not all("pooler" in name for name in v)}
-    assert not strange
-    firsts = [t if isinstance(t, str) else t[0] for t in texts]
-    seconds = None if isinstance(texts[0], str) else [t[1] for t in texts]
-    inputs = tokenizer(firsts, seconds, padding=True, truncation=True, return_tensors="pt")
-    with torch.no_grad():
-        return model.eval()(**inputs)
-
-
-def logits(model: MultiTaskModel, task: str, texts: list[Text]) -> Tensor:
-    """Our outputs in transformers' form: [0, z] for two classes, numbers in their range."""
-    z = by_number(model.outputs(texts, [(task,)] * len(texts))[task])
-    if model.tasks[task].kind == "regress":
-        low, high = model.tasks[task].range or (0, 1)
-        return low + z * (high - low)
-    return torch.cat([torch.zeros_like(z), z], 1) if z.shape[1] == 1 else z
-
-
-@torch.no_grad()
-def vectors(model: MultiTaskModel, task: str, texts: list[Text]) -> Tensor:
-    """What this task's head reads of each text or joint pair."""
-    parts = [(text,) if isinstance(text, str) else text for text in texts]
-    sequences, _ = tokenise(parts, model.tokenizer, model.longest)
-    pack = Pack.of([(sequences, np.arange(len(texts)))])
-    network = model.network
-    walk = Walk(network.route, network.cells, pack, [(task,)] * len(texts), None)
-    walk.run()
-    rows, index = walk.vectors()[task, task]
-    return rows[index]
-
-
-def texts_for(task: Task) -> list[Text]:
-    return [t for t in mixed(14) if isinstance(t, tuple) == task.paired]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("plan", ["full", "split@1", "lora:2:qkvoif", "feed:a>b"])
-def test_trunks_in_transformers(family: str, plan: str, tmp_path: Path) -> None:
-    tasks = {"a": tiny.task(pooling="cls"), "b": tiny.task(joint=True, pooling="cls")}
-    model = model_of(plan, tasks, family)
-    for task in tasks:
-        folder = tmp_path / task
-        folder.mkdir()
-        write_checkpoint(model, folder, task, trunk=True)
-        texts = texts_for(tasks[task])
-        states = in_transformers(folder, texts, "AutoModel").last_hidden_state[:, 0]
-        torch.testing.assert_close(states, vectors(model, task, texts), atol=CLOSE, rtol=0)
-
-
-@pytest.mark.parametrize("family", READERS)
-@pytest.mark.parametrize("plan", ["full", "split@1", "separate, lora:2:qkvoif", "feed:b>c"])
-def test_tasks_in_transformers(family: str, plan: str, tmp_path: Path) -> None:
-    tasks = TASKS
-    if family == "distilbert":  # its classifier has a ReLU layer where the others have a pooler
-        tasks = {n: t.model_copy(update={"pooling": "cls"}) for n, t in TASKS.items()}
-        plan += ", late:S"
-    model = model_of(plan, tasks, family)
-    for name, task in tasks.items():
-        if model.plan.reading(name):
-            with pytest.raises(Mistake, match="reads the output of 'b'"):
-                write_checkpoint(model, tmp_path, name)
-            continue
-        folder = tmp_path / name
-        folder.mkdir()
-        write_checkpoint(model, folder, name)
-        texts = texts_for(task)
-        theirs = in_transformers(folder, texts, "AutoModelForSequenceClassification").logits
-        torch.testing.assert_close(theirs, logits(model, name, texts), atol=CLOSE, rtol=0)
-        config = json.loads((folder / "config.json").read_text())
-        assert list(config["id2label"].values()) == list(task.labels or ("value",))
-        for text, row in zip(texts, theirs, strict=True):
-            answer = model.predict(text, [name])[name]
-            if task.labels:
-                assert answer.label == config["id2label"][str(int(row.argmax()))]
-                assert answer.score == pytest.approx(float(row.softmax(0).max()), abs=CLOSE)
-
-
-@pytest.mark.parametrize("plan", ["split@3", "lora:8"])
-def test_minilm_in_transformers(plan: str, minilm: encoder.Encoder, tmp_path: Path) -> None:
-    tasks = {
-        "sst": tiny.task(labels=tuple("01234")),
-        "quora": tiny.task(joint=True, labels=("0", "1")),
-        "sts": tiny.task(joint=True, number=True),
-    }
-    network = tiny.network(plan, tasks, minilm, stir=0.005)
-    model = MultiTaskModel(network, minilm.tokenizer, 512)
-    for name, task in tasks.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        write_checkpoint(model, folder, name)
-        texts: list[Text] = ["A fine film, if a little slow.", "Bad."]
-        if task.paired:
-            texts = [("How do trees grow?", "What makes a tree grow?"), ("One.", "Two.")]
-        theirs = in_transformers(folder, texts, "AutoModelForSequenceClassification").logits
-        torch.testing.assert_close(theirs, logits(model, name, texts), atol=CLOSE, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("plan", "family", "changes", "sentence"),
-    [
-        ("pal:8", "bert", {}, "pal adapters"),
-        ("bottleneck:2", "bert", {}, "bottleneck adapters"),
-        ("lowrank:2", "bert", {}, "lowrank adapters"),
-        ("late:S", "bert", {}, "a tanh layer and a relu layer"),
-        ("full", "bert", {"pooling": "cls"}, "has nothing between"),
-        ("full", "electra", {}, "have a gelu layer"),
-        ("full", "bert", {"pooling": "mean"}, "mean of the tokens"),
-        ("full", "bert", {"head": "mlp"}, "a relu layer"),
-        ("full", "distilbert", {"head": "mlp", "depth": 2, "width": 8}, "hidden layer of width 8"),
-        ("full", "bert", {"loss": "ordinal"}, "loss 'ordinal'"),
-        ("full", "bert", {"norm": True}, "'norm' before its head"),
-        ("full", "bert", {"twin": True}, "apart"),
-    ],
-)
-def test_what_transformers_cannot_say(
-    plan: str, family: str, changes: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
-    model = model_of(plan, {"a": tiny.task(**changes)}, family)
-    with pytest.raises(Mistake, match=f"{sentence}.*--onnx"):
-        write_checkpoint(model, tmp_path, "a")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_trunk_without_a_task_is_common(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="different trunks; choose one with --task"):
-        write_transformers(run, tmp_path / "out")
-    with pytest.raises(Mistake, match="did you mean 'sentiment'"):
-        write_transformers(run, tmp_path / "out", "sentimen")
-    assert list(tmp_path.iterdir()) == []
-    write_transformers(run, tmp_path / "out", "sentiment")
-    write_transformers(run, tmp_path / "trunk", "sentiment", trunk=True)
-    assert encoder.load(str(tmp_path / "trunk")).shape.layers == 2  # bough starts from it, too

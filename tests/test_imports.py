@@ -17,7 +17,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = {
     "mistakes", "tasks", "rows", "tables", "delimited", "recipe", "draft", "notation", "plan",
-    "language", "terms", "families", "cost", "sampling", "picture", "runs", "files", "cli",
+    "language", "terms", "families", "cost", "sampling", "picture", "runs", "files", "signals",
+    "predictions", "variants", "statistics", "differences", "compare", "cli",
 }  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from bough.asking import Answer
 from bough.meters import Meters
 from bough.microbatch import Answers, Asked, Closed, Microbatcher, NoRoom, Request, tokens
-from bough.model import Answer
 
 TASK = ("t",)
 WAIT = 10  # seconds that a test waits for an answer

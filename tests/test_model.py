@@ -15,9 +15,11 @@ import torch
 from safetensors import safe_open
 
 import bough
+from bough import asking
 from bough import model as room
+from bough.asking import Answer
 from bough.mistakes import Mistake
-from bough.model import Answer, MultiTaskModel, load
+from bough.model import MultiTaskModel, load
 from bough.runs import Run
 from bough.training import train
 
@@ -91,7 +93,7 @@ def test_order_is_kept_whatever_the_lengths(
     alone = [model.predict(text) for text in TEXTS]
     for tokens, window in ((4096, 2048), (16, 4), (1, 1), (40, 3)):
         monkeypatch.setattr(room, "TOKENS", tokens)
-        monkeypatch.setattr(room, "WINDOW", window)
+        monkeypatch.setattr(asking, "WINDOW", window)
         together = model.predict(TEXTS)
         assert all(close(a, b) for a, b in zip(alone, together, strict=True))
     backwards = model.predict(TEXTS[::-1])
@@ -100,7 +102,7 @@ def test_order_is_kept_whatever_the_lengths(
 
 def test_any_iterable_will_do(model: MultiTaskModel) -> None:
     listed = model.predict(TEXTS)
-    assert model.predict(text for text in TEXTS) == listed  # type: ignore[call-overload]
+    assert model.predict(text for text in TEXTS) == listed
     assert list(model.stream(iter(TEXTS))) == listed
     assert model.predict([]) == []
     endless = iter(lambda: SHORT, None)
@@ -152,8 +154,22 @@ def test_vectors(model: MultiTaskModel) -> None:
     for i, text in enumerate(texts):
         assert np.allclose(vectors[i], model.encode([text])[0], atol=1e-5)
     assert not np.allclose(vectors, model.encode(texts, "twin"))
+    assert np.allclose(vectors, model.encode(text for text in texts))
+    assert np.allclose(vectors[0], model.encode(SHORT), atol=1e-5)
+    assert model.encode([]).shape == (0, 16)
     with pytest.raises(Mistake, match="no task 'x'"):
         model.encode(texts, "x")
+    with pytest.raises(Mistake, match="text 2 is 7; expected a text"):
+        model.encode([SHORT, 7])  # type: ignore[list-item]
+
+
+def test_vectors_of_pairs(model: MultiTaskModel) -> None:
+    pair = (SHORT, LONG)
+    read = model.encode([pair, SHORT], "questions")
+    assert np.allclose(read[0], model.encode(pair, "questions"), atol=1e-5)
+    assert not np.allclose(read[0], read[1], atol=1e-3)
+    with pytest.raises(Mistake, match=r"text 2 is a pair, .* apart; encode them one by one"):
+        model.encode([SHORT, pair], "twin")
 
 
 # --- keeping --------------------------------------------------------------------------------------

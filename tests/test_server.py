@@ -22,11 +22,12 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from bough.asking import Text
 from bough.cli import app as cli
 from bough.contract import describe
 from bough.microbatch import Answers, Asked
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel, Text, load
+from bough.model import MultiTaskModel, load
 from bough.server import Settings, build, serve
 from bough.wire import Limits
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from bough.mistakes import Mistake
 
 if TYPE_CHECKING:
-    from bough.model import Answer, MultiTaskModel, load
+    from bough.asking import Answer, Model
+    from bough.model import MultiTaskModel, load
     from bough.plan import Plan
     from bough.recipe import Recipe
     from bough.runs import Run
@@ -18,6 +19,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Answer",
     "Mistake",
+    "Model",
     "MultiTaskModel",
     "Plan",
     "Recipe",
@@ -29,7 +31,8 @@ __all__ = [
 
 # Where the public names live; torch is loaded with the first that needs it.
 _ROOMS = {
-    "Answer": "model",
+    "Answer": "asking",
+    "Model": "asking",
     "MultiTaskModel": "model",
     "load": "model",
     "Plan": "plan",

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from bough import rows
+from bough.asking import Answer, Model, Text
 from bough.display import progress
 from bough.files import replacing
 from bough.mistakes import Mistake
-from bough.model import Answer, MultiTaskModel, Text, load
+from bough.model import load
 from bough.tables import Wanted, open_table
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -72,7 +73,7 @@ def _target(out: Path, file: str) -> Path:
     return out
 
 
-def _answer(model: MultiTaskModel, asked: Asked, target: Path | None) -> None:
+def _answer(model: Model, asked: Asked, target: Path | None) -> None:
     found = progress(answers(model, asked.rows), asked.total, "answering")
     if target is None:
         try:
@@ -91,7 +92,7 @@ def _write(found: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV
         writer.write(label, answered)
 
 
-def answers(model: MultiTaskModel, asked: Iterable[Row]) -> Iterator[tuple[str, dict[str, Answer]]]:
+def answers(model: Model, asked: Iterable[Row]) -> Iterator[tuple[str, dict[str, Answer]]]:
     """Each row's answers; a text that several tasks ask about is encoded once."""
     waiting: deque[Row] = deque()  # rows whose texts the model has taken and not yet answered
 
@@ -129,9 +130,7 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
         yield found
 
 
-def _text_file(
-    model: MultiTaskModel, text: IO[bytes], file: str, tasks: Sequence[str] | None
-) -> Asked:
+def _text_file(model: Model, text: IO[bytes], file: str, tasks: Sequence[str] | None) -> Asked:
     """Every line is looked at before the first is answered: a bad one is said at once."""
     name = "standard input" if file == "-" else file
     found: dict[str, None] = {}
@@ -148,7 +147,7 @@ def _rewound(text: IO[bytes]) -> Iterator[bytes]:
 
 
 def _lines(
-    model: MultiTaskModel, lines: Iterable[bytes], name: str, tasks: Sequence[str] | None
+    model: Model, lines: Iterable[bytes], name: str, tasks: Sequence[str] | None
 ) -> Iterator[Row]:
     number = 0
     # A binary file's lines end at \n only; to str.splitlines a form feed ends one, too.
@@ -176,7 +175,7 @@ def _lines(
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _table(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> Asked:
+def _table(model: Model, file: str, tasks: Sequence[str] | None) -> Asked:
     asked = list(tasks) if tasks else _fitting(model, file)
     out: dict[int, Row] = {}
     for name in asked:
@@ -188,7 +187,7 @@ def _table(model: MultiTaskModel, file: str, tasks: Sequence[str] | None) -> Ask
     return Asked([out[line] for line in sorted(out)], tuple(asked), len(out))
 
 
-def _fitting(model: MultiTaskModel, file: str) -> list[str]:
+def _fitting(model: Model, file: str) -> list[str]:
     """The tasks whose text columns the file has."""
     wanted = tuple(dict.fromkeys(c for task in model.tasks.values() for c in task.columns))
     there = open_table(file, Wanted(wanted, "", False), Path.cwd(), "the file").names
@@ -214,7 +213,7 @@ class _JSONL:
 class _CSV:
     """A column per task with the label or value, and one with the label's probability."""
 
-    def __init__(self, file: TextIO, model: MultiTaskModel, tasks: Iterable[str]):
+    def __init__(self, file: TextIO, model: Model, tasks: Iterable[str]):
         self.columns = [
             column
             for task in tasks

@@ -1,7 +1,8 @@
 """A model's trunk, or one task, as a checkpoint that `transformers` loads.
 
 The trunk goes back under its family's own names, LoRA merged into its matrices. A task goes along
-where its family's sequence classifier computes the same; what it cannot compute is named.
+where its family's sequence classifier computes the same; where it does not, the folder carries the
+code that does (`carried`), and the reason is told.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from safetensors.torch import save
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from bough.adapters import LoRA, Narrow
+from bough.carried import CODE, Tensors, carried, code, merged
 from bough.encoder import expected
 from bough.export import new_folder
 from bough.families import FAMILIES, Shape
@@ -28,8 +29,6 @@ from bough.model import MultiTaskModel, load
 from bough.network import Network
 from bough.plan import Cell, Step
 from bough.trunk import Pooler
-
-Tensors = dict[str, Tensor]
 
 
 class Reader(NamedTuple):
@@ -70,43 +69,102 @@ SPECIALS = {
 }
 
 
+class NoPlace(Exception):
+    """What the family's own classes of transformers cannot hold."""
+
+
 def write_transformers(
     source: str | Path, folder: str | Path, task: str | None = None, trunk: bool = False
-) -> Path:
-    """The common trunk; or one task with its trunk; or, with `trunk`, that task's trunk alone."""
+) -> str:
+    """The common trunk; or one task with its trunk; or, with `trunk`, that task's trunk alone.
+
+    Returns what was written, and how it is loaded.
+    """
     model = load(source)
     if task is not None and task not in model.tasks:
         raise model.unknown(task)
+    if trunk and task is None:
+        raise Mistake("--trunk is the trunk of one task; name it with --task")
     with new_folder(folder) as part:
-        write_checkpoint(model, part, task, trunk)
-    return Path(folder)
+        why = write_checkpoint(model, part, task, trunk)
+    call = loading(task is None or trunk, repr(str(folder)), bool(why))
+    return f"{folder}: load it with transformers.{call}" + (
+        f"; its code goes along, as {why}" if why else ""
+    )
+
+
+def loading(trunk: bool, folder: str, code: bool) -> str:
+    """How a folder is loaded."""
+    kind = "AutoModel" if trunk else "AutoModelForSequenceClassification"
+    return f"{kind}.from_pretrained({folder}{', trust_remote_code=True' if code else ''})"
 
 
 def write_checkpoint(
     model: MultiTaskModel, folder: Path, task: str | None, trunk: bool = False
-) -> None:
-    """The folder's files: weights, config, tokenizer."""
+) -> str:
+    """The folder's files: weights, config, tokenizer, a page; and code, if the result says why."""
     network = model.network
-    family = network.shape.family
-    prefix = FAMILIES[family].prefix
-    walker = task or _common(network)
-    tensors = _trunk(network, walker)
-    config = network.shape.config()
-    if task is None or trunk:
-        config["architectures"] = [TRUNKS[family]]
-        pooler = next((s.cell for s in network.plan.way(walker) if s.cell.place == "pooler"), None)
-        if pooler is not None and FAMILIES[family].pooler:
-            tensors |= _named("pooler.dense", _dense(network.cells[pooler.key]))
-    else:
-        read_out, settings = _task(network, task)
-        tensors = {prefix + name: tensor for name, tensor in tensors.items()} | read_out
-        config |= settings
+    walker = _common(network) if task is None else task
+    alone = task is None or trunk
+    try:
+        tensors, config = _stock_trunk(network, walker) if alone else _stock_task(network, walker)
+        why = ""
+    except NoPlace as reason:
+        tensors, config = carried(network, walker, alone)
+        write_atomically(folder / CODE, code())
+        why = str(reason)
+    if not alone:
+        labels = dict(enumerate(model.tasks[walker].labels or ("value",)))
+        config |= {
+            "id2label": labels,
+            "label2id": {label: i for i, label in labels.items()},
+            "problem_type": "single_label_classification"
+            if model.tasks[walker].labels
+            else "regression",
+        }
     content = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     write_atomically(folder / "model.safetensors", save(content, {"format": "pt"}))
-    _write_json(folder / "config.json", config)
+    _write_json(folder / "config.json", config | {"dtype": "float32"})
     write_atomically(folder / "tokenizer.json", model.tokenizer.to_str())
     settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
     _write_json(folder / "tokenizer_config.json", settings)
+    write_atomically(folder / "README.md", _page(model, walker, alone, why))
+    return why
+
+
+def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
+    """What the folder is, and how it is used."""
+    task, plan = model.tasks[name], model.plan.text
+    what, tag, then = f"Task `{name}`", "pipeline_tag: text-classification\n", []
+    if trunk:
+        what, tag = f"The trunk, as task `{name}` passes it,", ""
+        then = ["vectors = model(**inputs).last_hidden_state[:, 0]"]
+    elif task.labels:
+        then = [
+            "shares = model(**inputs).logits.softmax(1)[0].tolist()",
+            "answer = dict(zip(model.config.id2label.values(), shares))",
+        ]
+    else:
+        then = ["answer = model(**inputs).logits[0, 0].item()"]
+    call = loading(trunk, "folder", bool(why))
+    texts = '"One text.", "Another text."' if task.paired and not trunk else '"One text."'
+    lines = [
+        "import torch",
+        f"from transformers import {call.split('.')[0]}, AutoTokenizer",
+        "",
+        'folder = "."  # where this file is',
+        "tokenizer = AutoTokenizer.from_pretrained(folder)",
+        f"model = {call}.eval()",
+        f'inputs = tokenizer({texts}, truncation=True, return_tensors="pt")',
+        "with torch.inference_mode():",
+        *(f"    {line}" for line in then),
+    ]
+    goes = f" `{CODE}` goes along, as {why}; it needs torch and transformers." if why else ""
+    return (
+        f"---\nlibrary_name: transformers\n{tag}---\n\n"
+        f"{what} of a bough model with the plan `{plan}`, in transformers' form.{goes}\n\n"
+        + "\n".join(["```python", *lines, "```", ""])
+    )
 
 
 def _write_json(file: Path, content: Any) -> None:
@@ -135,20 +193,16 @@ def _trunk_way(network: Network, task: str) -> list[Step]:
 
 def _trunk(network: Network, task: str) -> Tensors:
     """The tensors on this task's way, under the family's names, without prefix."""
-    shape = network.shape
     ours: Tensors = {}
     for step in _trunk_way(network, task):
-        own = {
-            k: v.detach().float().cpu()
-            for k, v in network.cells[step.cell.key].state_dict().items()
-        }
-        for adapter, cell in step.adapters:
-            module = network.cells[cell.key]
-            if not isinstance(module, LoRA):
-                raise _hindered(f"task {task!r} has {adapter.kind} adapters in its trunk")
-            _merge(own, module, int(step.cell.place.split()[1]), shape.width)
-        ours |= {f"{step.cell.place}.{name}": tensor for name, tensor in own.items()}
-    names = expected(replace(shape, pooler=False))
+        for adapter, _ in step.adapters:
+            if adapter.kind != "lora":
+                raise NoPlace(
+                    f"task {task!r} has {adapter.kind} adapters in its trunk, which transformers "
+                    "has no place for"
+                )
+        ours |= {f"{step.cell.place}.{name}": t for name, t in merged(network, step)[1].items()}
+    names = expected(replace(network.shape, pooler=False))
     out: Tensors = {}
     for name, theirs in names.items():
         parts = ours[name].chunk(len(theirs))
@@ -156,77 +210,62 @@ def _trunk(network: Network, task: str) -> Tensors:
     return out
 
 
-def _merge(own: Tensors, module: LoRA, n: int, width: int) -> None:
-    """W + B A, for every matrix that the adapter changes."""
-    names = {"o": "out", "i": "up", "f": "down"}
-    for letter in module.matrices:
-        part = module.parts[f"{n}{letter}"]
-        assert isinstance(part, Narrow)
-        change = (part.up.weight @ part.down.weight).detach().float().cpu()
-        if letter in "qkv":
-            start = "qkv".index(letter) * width
-            own["qkv.weight"] = own["qkv.weight"].clone()
-            own["qkv.weight"][start : start + width] += change
-        else:
-            own[f"{names[letter]}.weight"] = own[f"{names[letter]}.weight"] + change
-
-
-def _hindered(what: str, more: str = "") -> Mistake:
-    return Mistake(
-        f"{what}, which transformers has no place for; export it with --onnx instead{more}"
-    )
+def _stock_trunk(network: Network, walker: str) -> tuple[Tensors, dict[str, Any]]:
+    family = network.shape.family
+    tensors = _trunk(network, walker)
+    pooler = next((s.cell for s in network.plan.way(walker) if s.cell.place == "pooler"), None)
+    if pooler is not None and FAMILIES[family].pooler:
+        tensors |= _named("pooler.dense", _dense(network.cells[pooler.key]))
+    return tensors, network.shape.config() | {"architectures": [TRUNKS[family]]}
 
 
 # One task.
 
 
-def _task(network: Network, name: str) -> tuple[Tensors, dict[str, Any]]:
+def _stock_task(network: Network, name: str) -> tuple[Tensors, dict[str, Any]]:
     """The tensors and settings of the family's sequence classifier for this task."""
-    task, family = network.tasks[name], network.shape.family
+    family = network.shape.family
     _check_form(network, name)
+    trunk = _trunk(network, name)
     reader = READERS.get(family)
     chain = _chain(network, name)
     wanted = None if reader is None else [reader.activation]
     if reader is None or [activation for activation, _ in chain] != wanted:
         has = " and ".join(f"a {a} layer" for a, _ in chain) or "nothing"
         theirs = "a gelu layer" if reader is None else f"a {reader.activation} layer"
-        raise _apart(
+        raise NoPlace(
             f"task {name!r} has {has} between [CLS] and its output where {family} models of "
             f"transformers have {theirs}"
         )
     ((_, hidden),) = chain
     if hidden.weight.shape != (network.shape.width, network.shape.width):
-        raise _apart(f"task {name!r} has a hidden layer of width {len(hidden.weight)}")
-    weight, bias, settings = _output(network, name)
-    tensors = _named(reader.hidden, hidden)
+        raise NoPlace(
+            f"task {name!r} has a hidden layer of width {len(hidden.weight)}, where {family} "
+            f"models of transformers have {network.shape.width}"
+        )
+    weight, bias = _output(network, name)
+    tensors = {FAMILIES[family].prefix + part: tensor for part, tensor in trunk.items()}
+    tensors |= _named(reader.hidden, hidden)
     tensors |= {f"{reader.output}.weight": weight, f"{reader.output}.bias": bias}
-    labels = dict(enumerate(task.labels or ("value",)))
-    settings |= {
-        "architectures": [reader.model],
-        "id2label": labels,
-        "label2id": {label: i for i, label in labels.items()},
-    }
-    return tensors, settings
-
-
-def _apart(what: str) -> Mistake:
-    return _hindered(what, ", or its trunk alone with --trunk")
+    return tensors, network.shape.config() | {"architectures": [reader.model]}
 
 
 def _check_form(network: Network, name: str) -> None:
     task = network.tasks[name]
     sources = [read.source for read in network.plan.reading(name)]
+    what = ""
     if sources:
-        raise _apart(f"task {name!r} reads the output of {sources[0]!r}")
-    if task.twin:
-        raise _apart(f"task {name!r} encodes the two texts of a pair apart")
-    if task.pooling == "mean":
-        raise _apart(f"task {name!r} reads the mean of the tokens")
-    for what in ("norm", "project"):
-        if getattr(task, what):
-            raise _apart(f"task {name!r} has a {what!r} before its head")
-    if task.kind == "classify" and task.loss_name not in ("ce", "bce"):
-        raise _apart(f"task {name!r} has outputs for loss {task.loss_name!r}")
+        what = f"reads the output of {sources[0]!r}"
+    elif task.pooling == "mean":
+        what = "reads the mean of the tokens"
+    elif task.norm or task.project:
+        what = f"has a {'norm' if task.norm else 'project'!r} before its head"
+    elif task.kind == "classify" and task.loss_name not in ("ce", "bce"):
+        what = f"has outputs for loss {task.loss_name!r}"
+    elif task.twin:
+        what = "encodes the two texts of a pair apart"
+    if what:
+        raise NoPlace(f"task {name!r} {what}, which transformers has no place for")
 
 
 def _chain(network: Network, name: str) -> list[tuple[str, nn.Linear]]:
@@ -255,7 +294,7 @@ def _dense(module: nn.Module) -> nn.Linear:
     return linear
 
 
-def _output(network: Network, name: str) -> tuple[Tensor, Tensor, dict[str, Any]]:
+def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
     """The output layer as transformers reads it.
 
     Of two classes ours has one logit z: theirs get [0, z], whose softmax is our sigmoid. Ours gives
@@ -267,11 +306,11 @@ def _output(network: Network, name: str) -> tuple[Tensor, Tensor, dict[str, Any]
     if task.kind == "regress":
         assert task.range is not None
         low, high = task.range
-        return weight * (high - low), bias * (high - low) + low, {"problem_type": "regression"}
+        return weight * (high - low), bias * (high - low) + low
     if task.loss_name == "bce":
         weight = torch.cat([torch.zeros_like(weight), weight])
         bias = torch.cat([torch.zeros_like(bias), bias])
-    return weight, bias, {"problem_type": "single_label_classification"}
+    return weight, bias
 
 
 def _named(name: str, linear: nn.Linear) -> Tensors:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bough.model import MultiTaskModel
+from bough.asking import Model
 from bough.plan import Plan
 from bough.tasks import Task
 from bough.terms import span
@@ -173,7 +173,7 @@ def ask_for_key(schema: JSON, free: Collection[str]) -> None:
 # Tasks and plan.
 
 
-def describe(model: MultiTaskModel, name: str) -> JSON:
+def describe(model: Model, name: str) -> JSON:
     """The tasks and the plan for clients and for the page."""
     single = [n for n, task in model.tasks.items() if not task.paired]
     # Twin tasks see the texts of a pair one by one and share nothing with joint ones.
@@ -233,7 +233,7 @@ def _spans(places: Sequence[str]) -> list[str]:
     return out
 
 
-def _examples(model: MultiTaskModel) -> list[str | list[str]]:
+def _examples(model: Model) -> list[str | list[str]]:
     """Those of the model, else ours, as far as a task fits them: texts, and pairs as lists."""
     forms = {len(task.columns) for task in model.tasks.values()}
     for examples in (model.facts.get("examples", ()), EXAMPLES):

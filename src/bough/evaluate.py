@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from bough.batches import Examples, by_tokens, collate
 from bough.losses import answers, loss
 from bough.network import Network
-from bough.tasks import Task
+from bough.tasks import SIGNED, Task
 
 TOKENS = 4096  # per pass
 DRAWS = 500  # of the bootstrap
-SIGNED = ("pearson", "spearman", "mcc")  # metrics that run from -1 to 1
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 from bough import rows
-from bough.compare import Comparison, Variant
+from bough.compare import Comparison
 from bough.mistakes import Mistake
 from bough.rows import Rows
 from bough.statistics import Floats
 from bough.tasks import SPLITS, Hub, Task
+from bough.variants import Variant
 
 WORST = 10  # examples shown at first
 PER_KIND = 3  # and kept for each way of being wrong

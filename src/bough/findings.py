@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bough.compare import AXES, FEW, Comparison, Difference, Variant
+from bough.compare import AXES, FEW, Comparison
+from bough.differences import Difference
+from bough.variants import Variant
 
 MINUS = "\N{MINUS SIGN}"
 

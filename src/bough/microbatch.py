@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bough.asking import Answer, Text
 from bough.meters import Meters
-from bough.model import Answer, Text
 
 Asked = tuple[Text, tuple[str, ...]]  # a text and the tasks that are to answer it
 Answers = dict[str, Answer]

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from bough import plots
-from bough.compare import Answers, Comparison, Variant
+from bough.compare import Comparison
 from bough.examples import WORST, Contradictions, Example
 from bough.findings import number
 from bough.markup import Markup, Part, element
 from bough.plots import Point, Series
+from bough.predictions import Answers
 from bough.statistics import Floats
+from bough.variants import Variant
 
 MOST = 12  # variants whose answers are shown one by one
 COLUMNS = 32  # moments of a heat map

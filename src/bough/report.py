@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bough import __version__, examples, panels, picture, plots
-from bough.compare import AXES, Comparison, Score, Variant, compare
+from bough.compare import AXES, Comparison, compare
 from bough.cost import cell_parameters
+from bough.differences import Score
 from bough.families import Shape
 from bough.files import write_atomically
 from bough.findings import chance, markdown, number, seconds, share, size, verdict
@@ -22,6 +23,7 @@ from bough.markup import Markup, Part, element, join
 from bough.mistakes import Mistake
 from bough.plan import Plan
 from bough.plots import Point, Series
+from bough.variants import Variant
 
 FORMS = {"bytes_to_serve": size, "step_seconds": seconds, "latency_seconds": seconds}
 UNITS = {

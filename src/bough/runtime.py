@@ -6,7 +6,6 @@ is one run of the graph, in which the tasks' shared prefix is computed once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bough.batches import Ints, Sequences, tokenise
-from bough.encoder import read_tokenizer
-from bough.families import Shape
+from bough.asking import Model, Text, read_words
+from bough.batches import Ints, Sequences
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel, Text
-from bough.network import Network, plan_of
 from bough.onnx_names import (
     ASKED,
     IDS,
@@ -35,7 +31,6 @@ from bough.onnx_names import (
     vector_name,
     wanted,
 )
-from bough.tasks import Task
 
 TOKENS = 2048  # of one run: more would not stay in the processor's caches
 Floats = NDArray[np.float32]
@@ -43,15 +38,11 @@ Read = dict[str, Floats]  # output -> its rows, one per sequence
 
 
 @dataclass
-class OnnxModel(MultiTaskModel):
+class OnnxModel(Model):
     """A model whose weights are in graphs; its network is the plan's skeleton, without weights."""
 
     texts: Any = None  # onnxruntime.InferenceSession
     pairs: Any = None  # the same; None where no task reads its texts apart
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
 
     def outputs(
         self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]
@@ -66,7 +57,7 @@ class OnnxModel(MultiTaskModel):
             tasks = [name for name in numbers if self.tasks[name].twin == twin]
             if not tasks:
                 continue
-            sequences, places = self._tokenised(texts, asked, twin)
+            sequences, places = self.tokenised(texts, asked, twin)
             own = {n: tuple(t for t in asked[n] if self.tasks[t].twin == twin) for n in places}
             chosen = [own[number] for number, seats in places.items() for _ in seats]
             read = self._read(sequences, chosen)
@@ -76,14 +67,10 @@ class OnnxModel(MultiTaskModel):
                 out[task] = numbers[task], torch.from_numpy(found)
         return out
 
-    def encode(self, texts: Sequence[str], task: str | None = None) -> Floats:
-        """Each text's vector as this task's head reads it (the first task's by default)."""
-        name = task or next(iter(self.tasks))
-        if name not in self.tasks:
-            raise self.unknown(name)
-        sequences, _ = tokenise([(text,) for text in texts], self.tokenizer, self.longest)
-        vector = vector_name(name)
-        return self._read(sequences, [(name,)] * len(sequences), [vector])[vector]
+    def vectors(self, sequences: Sequences, task: str) -> Floats:
+        """Each sequence as this task's head reads it."""
+        name = vector_name(task)
+        return self._read(sequences, [(task,)] * len(sequences), [name])[name]
 
     def _read(
         self,
@@ -140,21 +127,11 @@ def load(source: str | Path, threads: int | None = None) -> OnnxModel:
         raise Mistake(
             f"{folder}: there is no {TEXTS_FILE}; write one with: bough export RUN --onnx {folder}"
         )
-    file = folder / "config.json"
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-        shape = Shape(**config["shape"])
-        tasks = {name: Task(**task) for name, task in config["tasks"].items()}
-        network = Network(plan_of(config["plan"], tasks, shape), tasks, shape)
-        longest = int(config["longest"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Mistake(
-            f"{file}: not a bough model's config ({type(error).__name__}: {error})"
-        ) from None
+    network, tokenizer, longest, facts = read_words(folder)
     texts = session(folder / TEXTS_FILE, threads)
-    pairs = session(folder / PAIRS_FILE, threads) if any(t.twin for t in tasks.values()) else None
-    facts = config.get("facts", {})
-    return OnnxModel(network, read_tokenizer(folder), longest, facts, texts, pairs)
+    twin = any(task.twin for task in network.tasks.values())
+    pairs = session(folder / PAIRS_FILE, threads) if twin else None
+    return OnnxModel(network, tokenizer, longest, facts, texts, pairs)
 
 
 def session(file: Path, threads: int | None) -> Any:

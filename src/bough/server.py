@@ -32,11 +32,12 @@ from tokenizers import Tokenizer
 
 import bough
 from bough import contract, picture, wire
+from bough.asking import Model
 from bough.gate import Gate, policy
 from bough.meters import Meters
 from bough.microbatch import Answerer, Closed, Microbatcher, NoRoom
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel, load
+from bough.model import load
 from bough.wire import Limits, Refusal
 
 OPEN = ("/health", "/ready")  # answered without a key
@@ -92,7 +93,7 @@ def serve(
             signal.signal(signal.SIGTERM, before)
 
 
-def _load(source: str | Path, device: str, runtime: str) -> MultiTaskModel:
+def _load(source: str | Path, device: str, runtime: str) -> Model:
     """On the CPU a pass has one thread, and there is a pass per core: none waits for another."""
     if runtime == "torch":
         if device == "cpu":
@@ -139,7 +140,7 @@ def _name(source: str | Path) -> str:
     return Path(source).resolve().name if Path(source).exists() else str(source)
 
 
-def _warm(model: MultiTaskModel) -> None:
+def _warm(model: Model) -> None:
     """First answers, while nobody waits: a model that gives no numbers is no use to anyone."""
     for text in ("A first text.", ("A first text.", "A second text.")):
         asked = tuple(n for n, t in model.tasks.items() if t.paired == isinstance(text, tuple))
@@ -153,7 +154,7 @@ def _warm(model: MultiTaskModel) -> None:
 # The app.
 
 
-def build(model: MultiTaskModel, settings: Settings, name: str = "model") -> FastAPI:
+def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
     """The app for a model; its threads live as long as the app's lifespan."""
     limits = settings.limits
     meters = Meters()
@@ -199,15 +200,13 @@ def build(model: MultiTaskModel, settings: Settings, name: str = "model") -> Fas
     return app
 
 
-def _answerers(model: MultiTaskModel, threads: int) -> list[Answerer]:
+def _answerers(model: Model, threads: int) -> list[Answerer]:
     """One per thread: the weights are common, a tokenizer is not made for several threads."""
     words = model.tokenizer.to_str()
     return [replace(model, tokenizer=Tokenizer.from_str(words)).answer for _ in range(threads)]
 
 
-def _add_predict(
-    app: FastAPI, model: MultiTaskModel, batcher: Microbatcher, limits: Limits
-) -> None:
+def _add_predict(app: FastAPI, model: Model, batcher: Microbatcher, limits: Limits) -> None:
     async def predict(request: Request) -> Response:
         body = await _body(request, limits)
         asked = wire.read(body, model, limits)

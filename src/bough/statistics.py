@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bough.tasks import SIGNED
+
 Floats = NDArray[np.float64]
 
-SIGNED = ("pearson", "spearman", "mcc")  # metrics that run from -1 to 1
 LEVEL = 0.95
 SMALLEST = 1e-12  # no p is told smaller: the tails of so few seeds are not known that far
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from bough import rows
 from bough.answering import Row, answers
+from bough.asking import Answer, Model
 from bough.display import progress
 from bough.files import replacing
 from bough.mistakes import Mistake
-from bough.model import Answer, MultiTaskModel, find, load
+from bough.model import find, load
 from bough.recipe import Recipe
 from bough.tables import place
 from bough.tasks import Source, Task
@@ -120,7 +121,7 @@ def _recipe(source: str | Path) -> Recipe | None:
     return Recipe.read(file) if file.is_file() else None
 
 
-def _task(model: MultiTaskModel, sheet: Sheet) -> str | None:
+def _task(model: Model, sheet: Sheet) -> str | None:
     """The task that goes by one of the sheet's names; a Mistake if it is something else."""
     for known in sheet.names:
         for name, task in model.tasks.items():

@@ -37,6 +37,7 @@ Metric = Literal["auto", "accuracy", "f1", "mcc", "pearson", "spearman"]
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
+SIGNED: tuple[Metric, ...] = ("pearson", "spearman", "mcc")  # these run from -1 to 1
 
 _LOSSES: dict[Kind, tuple[str, ...]] = {
     "classify": ("auto", "ce", "bce", "ordinal", "mse"),

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from bough.asking import Model, Text
 from bough.microbatch import Asked
 from bough.mistakes import Mistake, nearest
-from bough.model import MultiTaskModel, Text
 
 KEYS = ("texts", "tasks")
 EXAMPLE = '{"texts": ["A fine film."]}'
@@ -47,7 +47,7 @@ class Refusal(Exception):
         self.headers = {} if wait is None else {"retry-after": str(wait)}
 
 
-def read(body: bytes, model: MultiTaskModel, limits: Limits) -> list[Asked]:
+def read(body: bytes, model: Model, limits: Limits) -> list[Asked]:
     """The texts of a body with the tasks that are to answer each; or a Refusal."""
     try:
         found = from_json(body, allow_inf_nan=False)
@@ -71,7 +71,7 @@ def read(body: bytes, model: MultiTaskModel, limits: Limits) -> list[Asked]:
     return [_asked(text, tasks, number, model, limits) for number, text in enumerate(texts)]
 
 
-def _tasks(found: Any, model: MultiTaskModel) -> Sequence[str] | None:
+def _tasks(found: Any, model: Model) -> Sequence[str] | None:
     if found is None:
         return None
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
@@ -85,7 +85,7 @@ def _tasks(found: Any, model: MultiTaskModel) -> Sequence[str] | None:
 
 
 def _asked(
-    found: Any, tasks: Sequence[str] | None, number: int, model: MultiTaskModel, limits: Limits
+    found: Any, tasks: Sequence[str] | None, number: int, model: Model, limits: Limits
 ) -> Asked:
     parts = found if isinstance(found, list) else [found]
     pair = isinstance(found, list)

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from bough import demo, findings, report, survey
+from bough.asking import Answer, Model, Text
 from bough.compare import compare
 from bough.fleet import Folder
-from bough.model import Answer, MultiTaskModel, Text, load
+from bough.model import load
 from bough.survey import Result
 
 SHOWN = 3  # samples of each task
@@ -48,7 +49,7 @@ def show(out: Path) -> Result:
     return result
 
 
-def _answers(console: Console, model: MultiTaskModel) -> None:
+def _answers(console: Console, model: Model) -> None:
     """Fresh sentences; a pair is answered by both tasks on pairs, from one pass of the encoder."""
     texts = [text for own in demo.SAMPLES.values() for text in own[:SHOWN]]
     asked: list[Text] = [text[0] if len(text) == 1 else (text[0], text[1]) for text in texts]

@@ -1,0 +1,358 @@
+"""One task of a bough model for transformers: code that an export carries with it.
+
+    AutoModelForSequenceClassification.from_pretrained(FOLDER, trust_remote_code=True)
+    AutoModel.from_pretrained(FOLDER, trust_remote_code=True)  # the trunk
+
+It needs torch and transformers, and not bough. It answers and does not learn: there is no dropout.
+`config.ways` has, for the task and for every task whose answer it reads, the cells on its way; ways
+that begin alike are computed once.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutputWithPooling, SequenceClassifierOutput
+
+
+class BoughConfig(PretrainedConfig):
+    """`shape`: sizes of the trunk; `ways`, `heads`: what each task passes; `task`: whose it is."""
+
+    model_type = "bough"
+
+
+class Embeddings(nn.Module):
+    def __init__(self, shape: dict[str, Any]):
+        super().__init__()
+        e, d = shape["embedding"], shape["width"]
+        self.offset = shape["offset"]
+        self.words = nn.Embedding(shape["vocabulary"], e)
+        self.positions = nn.Embedding(shape["positions"], e)
+        self.types = nn.Embedding(shape["types"], e) if shape["types"] else None
+        self.norm = nn.LayerNorm(e, eps=shape["eps"])
+        self.project = nn.Linear(e, d) if e != d else None
+        relative = shape["relative"]
+        self.relative = nn.Embedding(relative, shape["heads"]) if relative else None
+
+    def forward(self, ids: Tensor, types: Tensor, positions: Tensor) -> Tensor:
+        x = self.words(ids) + self.positions(positions + self.offset)
+        if self.types is not None:
+            x = x + self.types(types if self.types.num_embeddings > 1 else torch.zeros_like(types))
+        x = self.norm(x)
+        out: Tensor = x if self.project is None else self.project(x)
+        return out
+
+    def bias(self, length: int) -> Tensor | None:
+        """MPNet's, by distance: [heads, length, length]."""
+        if self.relative is None:
+            return None
+        table = self.relative.weight
+        at = torch.arange(length, device=table.device)
+        distance = at[:, None] - at[None, :]
+        half = len(table) // 2
+        exact = half // 2
+        far = distance.abs().clamp(min=1).float()
+        log = torch.log(far / exact) / math.log(128 / exact) * (half - exact)
+        near = distance.abs()
+        which = torch.where(near < exact, near, (exact + log.long()).clamp(max=half - 1))
+        return table[which + half * (distance < 0)].permute(2, 0, 1)
+
+
+def attend(qkv: Tensor, heads: int, mask: Tensor) -> Tensor:
+    """[n, length, 3 d] -> [n, length, d]; the mask is added to the scores."""
+    n, length, _ = qkv.shape
+    query, key, value = qkv.view(n, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    return mixed.transpose(1, 2).reshape(n, length, -1)
+
+
+class PAL(nn.Module):
+    """Attention in a small space, beside the layer."""
+
+    def __init__(self, told: dict[str, Any], shape: dict[str, Any]):
+        super().__init__()
+        s, d = told["size"], shape["width"]
+        self.heads = told["heads"]
+        self.encode = nn.Linear(d, s, bias=False)
+        self.decode = nn.Linear(s, d, bias=False)
+        self.qkv = nn.ModuleDict({n: nn.Linear(s, 3 * s, bias=False) for n in told["layers"]})
+
+    def beside(self, n: str, h: Tensor, padding: Tensor) -> Tensor:
+        mixed = attend(self.qkv[n](self.encode(h)), self.heads, padding)
+        return F.gelu(self.decode(mixed))
+
+    def after(self, n: str, y: Tensor) -> Tensor:
+        return y
+
+
+class Narrow(nn.Module):
+    """Down to a small space and up again; a bent one has biases, and a GELU between."""
+
+    def __init__(self, width: int, size: int, bent: bool):
+        super().__init__()
+        self.bent = bent
+        self.down, self.up = nn.Linear(width, size, bias=bent), nn.Linear(size, width, bias=bent)
+
+    def forward(self, x: Tensor) -> Tensor:
+        small = self.down(x)
+        out: Tensor = self.up(F.gelu(small) if self.bent else small)
+        return out
+
+
+class Narrows(nn.Module):
+    """One for each layer: `lowrank` beside the layer, `bottleneck` after it."""
+
+    def __init__(self, told: dict[str, Any], shape: dict[str, Any]):
+        super().__init__()
+        self.follows = told["kind"] == "bottleneck"
+        self.parts = nn.ModuleDict(
+            {n: Narrow(shape["width"], told["size"], self.follows) for n in told["layers"]}
+        )
+
+    def beside(self, n: str, h: Tensor, padding: Tensor) -> Tensor | None:
+        return None if self.follows else self.parts[n](h)
+
+    def after(self, n: str, y: Tensor) -> Tensor:
+        return y + self.parts[n](y) if self.follows else y
+
+
+class Layer(nn.Module):
+    def __init__(self, shape: dict[str, Any]):
+        super().__init__()
+        d, inner, eps = shape["width"], shape["inner"], shape["eps"]
+        self.heads, self.activation = shape["heads"], shape["activation"]
+        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.up, self.down = nn.Linear(d, inner), nn.Linear(inner, d)
+        self.norm1, self.norm2 = nn.LayerNorm(d, eps=eps), nn.LayerNorm(d, eps=eps)
+
+    def forward(
+        self, h: Tensor, mask: Tensor, padding: Tensor, n: str, adapters: list[Any]
+    ) -> Tensor:
+        m = self.norm1(h + self.out(attend(self.qkv(h), self.heads, mask)))
+        y = m + self.down(self._bend(self.up(m)))
+        for adapter in adapters:
+            added = adapter.beside(n, h, padding)
+            y = y if added is None else y + added
+        out: Tensor = self.norm2(y)
+        for adapter in adapters:
+            out = adapter.after(n, out)
+        return out
+
+    def _bend(self, x: Tensor) -> Tensor:
+        if self.activation == "relu":
+            return F.relu(x)
+        return F.gelu(x, approximate="none" if self.activation == "gelu" else "tanh")
+
+
+class Dense(nn.Module):
+    """The pooler (tanh), a late layer or a head's hidden layer (ReLU)."""
+
+    def __init__(self, name: str, width: int, out: int):
+        super().__init__()
+        self.name = name
+        setattr(self, name, nn.Linear(width, out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = getattr(self, self.name)(x)
+        return torch.tanh(y) if self.name == "dense" else F.relu(y)
+
+
+class Fusion(nn.Module):
+    """A small attention: the own features ask, the outputs that are read answer."""
+
+    def __init__(self, size: int, imports: list[int], fused: int):
+        super().__init__()
+        self.ask = nn.Linear(size, fused)
+        self.keys = nn.ModuleList(nn.Linear(n, fused) for n in imports)
+        self.values = nn.ModuleList(nn.Linear(n, fused) for n in imports)
+
+    def forward(self, x: Tensor, imported: list[Tensor]) -> Tensor:
+        keys = torch.stack([k(i) for k, i in zip(self.keys, imported, strict=True)], 1)
+        values = torch.stack([v(i) for v, i in zip(self.values, imported, strict=True)], 1)
+        scores = (keys @ self.ask(x).unsqueeze(2)).squeeze(2) * keys.shape[-1] ** -0.5
+        return (torch.softmax(scores, 1).unsqueeze(1) @ values).squeeze(1)
+
+
+class Head(nn.Module):
+    """From a text's vector to a task's outputs; `told` is its entry in `config.heads`."""
+
+    def __init__(self, told: dict[str, Any], width: int):
+        super().__init__()
+        self.told = told
+        imports = told["imports"]
+        self.norm = nn.LayerNorm(width, eps=1e-12) if told["norm"] else None
+        self.project = nn.Linear(width, width) if told["project"] else None
+        attentive = bool(imports) and told["fusion"] == "attention"
+        self.fusion = Fusion(width, imports, told["fused"]) if attentive else None
+        size = width + (told["fused"] if attentive else sum(imports))
+        sizes = [size, *told["hidden"]]
+        self.hidden = nn.ModuleList(Dense("linear", a, b) for a, b in pairwise(sizes))
+        self.output = nn.Linear(sizes[-1], told["outputs"])
+
+    def forward(self, x: Tensor, imported: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """The outputs, and the hidden vector that they were read from."""
+        x = x if self.norm is None else self.norm(x)
+        x = x if self.project is None else self.project(x)
+        if imported:
+            more = imported if self.fusion is None else [self.fusion(x, imported)]
+            x = torch.cat([x, *more], 1)
+        for dense in self.hidden:
+            x = dense(x)
+        return self.output(x), x
+
+    def lent(self, reads_as: str, outputs: Tensor, hidden: Tensor) -> Tensor:
+        """What another task's head reads of this one."""
+        if reads_as == "hidden":
+            return hidden
+        if reads_as == "logits":
+            return outputs
+        form = self.told["form"]
+        if form == "ce":
+            return torch.softmax(outputs, 1)
+        return torch.sigmoid(outputs) if form in ("bce", "ordinal") else outputs.clamp(0, 1)
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """What transformers expects: a softmax of it is the probabilities; or the number itself."""
+        form = self.told["form"]
+        if form == "ce":
+            return outputs
+        if form == "bce":
+            return torch.cat([torch.zeros_like(outputs), outputs], 1)
+        if form == "number":
+            low, high = map(float, self.told["range"])
+            return low + outputs * (high - low)
+        if form == "ordinal":  # of each class but the last: the probability of a higher one
+            above = outputs.sigmoid().cummin(1).values
+            one, none = torch.ones_like(above[:, :1]), torch.zeros_like(above[:, :1])
+            shares = torch.cat([one, above], 1) - torch.cat([above, none], 1)
+        else:
+            second = outputs.clamp(0, 1)
+            shares = torch.cat([1 - second, second], 1)
+        return shares.clamp(min=1e-30).log()
+
+
+class BoughPreTrainedModel(PreTrainedModel):
+    config_class = BoughConfig
+    base_model_prefix = "bough"
+
+    def __init__(self, config: BoughConfig):
+        super().__init__(config)
+        self.cells = nn.ModuleDict()
+        for way in config.ways.values():
+            for key, kind, _, adapters in way["steps"]:
+                if key not in self.cells:
+                    self.cells[key] = self._cell(kind)
+                for adapter in adapters:
+                    if adapter not in self.cells:
+                        told = config.adapters[adapter]
+                        made = PAL if told["kind"] == "pal" else Narrows
+                        self.cells[adapter] = made(told, config.shape)
+        self._add_heads(config)
+        self.post_init()
+
+    def _cell(self, kind: str) -> nn.Module:
+        shape = self.config.shape
+        if kind == "embeddings":
+            return Embeddings(shape)
+        if kind == "layer":
+            return Layer(shape)
+        return Dense("dense" if kind == "pooler" else "linear", shape["width"], shape["width"])
+
+    def _add_heads(self, config: BoughConfig) -> None:
+        pass
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Nothing starts fresh: every weight is in the folder."""
+
+    def _walk(self, ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[str, Any]:
+        """Each way's end, and its last layer's states; beginnings in common are passed once."""
+        mask = torch.ones_like(ids) if mask is None else mask
+        types = torch.zeros_like(ids) if types is None else types
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        dtype = next(self.parameters()).dtype
+        padding = torch.zeros_like(mask, dtype=dtype).masked_fill(
+            mask == 0, torch.finfo(dtype).min
+        )[:, None, None, :]
+        done: dict[tuple[Any, ...], Tensor] = {}
+        out: dict[str, Any] = {}
+        for task, way in self.config.ways.items():
+            passed: tuple[Any, ...] = ()
+            x, states, scores = ids, ids, padding
+            for key, kind, number, adapters in way["steps"]:
+                if kind in ("pooler", "late") and x.ndim == 3:
+                    x = self._read(way["pooling"], x, mask)
+                    passed += (way["pooling"],)
+                passed += ((key, *adapters),)
+                module = self.cells[key]
+                if passed not in done:
+                    if kind == "embeddings":
+                        done[passed] = module(ids, types, positions)
+                    elif kind == "layer":
+                        beside = [self.cells[adapter] for adapter in adapters]
+                        done[passed] = module(x, scores, padding, str(number), beside)
+                    else:
+                        done[passed] = module(x)
+                x = done[passed]
+                if kind == "embeddings":
+                    bias = module.bias(ids.shape[1])  # type: ignore[operator]
+                    scores = padding if bias is None else padding + bias
+                states = x if x.ndim == 3 else states
+            out[task] = states, self._read(way["pooling"], x, mask) if x.ndim == 3 else x
+        return out
+
+    @staticmethod
+    def _read(pooling: str, states: Tensor, mask: Tensor) -> Tensor:
+        if pooling == "mean":
+            kept = mask.unsqueeze(2).to(states.dtype)
+            return (states * kept).sum(1) / kept.sum(1)
+        return states[torch.arange(len(states), device=states.device), mask.argmax(1)]
+
+
+class BoughModel(BoughPreTrainedModel):
+    """The trunk on the task's way, with the pooler if it reads one."""
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> BaseModelOutputWithPooling:
+        states, vectors = self._walk(input_ids, attention_mask, token_type_ids)[self.config.task]
+        pooled = self.config.ways[self.config.task]["steps"][-1][1] == "pooler"
+        return BaseModelOutputWithPooling(
+            last_hidden_state=states, pooler_output=vectors if pooled else None
+        )
+
+
+class BoughForSequenceClassification(BoughPreTrainedModel):
+    """The task's answers."""
+
+    def _add_heads(self, config: BoughConfig) -> None:
+        width = config.shape["width"]
+        for task, told in config.heads.items():
+            self.cells[f"head/{task}"] = Head(told, width)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> SequenceClassifierOutput:
+        walked = self._walk(input_ids, attention_mask, token_type_ids)
+        done: dict[str, tuple[Tensor, Tensor]] = {}
+        for task, told in self.config.heads.items():  # those that are read come first
+            imported = [
+                self.cells[f"head/{read}"].lent(told["reads_as"], *done[read])  # type: ignore[operator]
+                for read in told["reads"]
+            ]
+            done[task] = self.cells[f"head/{task}"](walked[task][1], imported)
+        outputs, _ = done[self.config.task]
+        return SequenceClassifierOutput(
+            logits=self.cells[f"head/{self.config.task}"].logits(outputs)  # type: ignore[operator]
+        )

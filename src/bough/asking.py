@@ -1,0 +1,233 @@
+"""Asking a model: texts in, labels and numbers out, whatever computes the passes.
+
+`Model` has everything but the computing: which tasks fit a text, tokens, order, answers in words.
+`model.MultiTaskModel` computes with torch, `runtime.OnnxModel` with an exported graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor
+
+import bough
+from bough import card
+from bough.batches import Sequences, tokenise
+from bough.encoder import read_tokenizer
+from bough.families import Shape
+from bough.files import write_atomically
+from bough.losses import answers
+from bough.mistakes import Mistake, nearest
+from bough.network import Network, plan_of
+from bough.plan import Plan
+from bough.tasks import Task, shorten
+
+Text = str | tuple[str, str]
+WINDOW = 2048  # texts that a stream of texts is sorted within
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a task says about a text: a class with its probabilities, or a number."""
+
+    label: str | None = None
+    score: float | None = None  # probability of the label
+    probabilities: Mapping[str, float] | None = None
+    value: float | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Without what does not apply, for JSON."""
+        return {k: v for k, v in vars(self).items() if v is not None}
+
+
+@dataclass
+class Model(ABC):
+    """One model for all tasks."""
+
+    network: Network  # its cells are empty where another runtime has the weights
+    tokenizer: Tokenizer
+    longest: int  # tokens; longer texts are cut
+    facts: dict[str, Any] = field(default_factory=dict)  # encoder, scores, examples: for the card
+
+    @property
+    def plan(self) -> Plan:
+        return self.network.plan
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        return self.network.tasks
+
+    # What a runtime does.
+
+    @abstractmethod
+    def outputs(
+        self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]
+    ) -> dict[str, tuple[list[int], Tensor]]:
+        """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
+
+    @abstractmethod
+    def vectors(self, sequences: Sequences, task: str) -> NDArray[np.float32]:
+        """Each sequence as this task's head reads it."""
+
+    # Answers.
+
+    @overload  # a text is an iterable of texts to the type checker, too
+    def predict(  # type: ignore[overload-overlap]
+        self, texts: Text, tasks: Sequence[str] | str | None = None
+    ) -> dict[str, Answer]: ...
+    @overload
+    def predict(
+        self, texts: Iterable[Text], tasks: Sequence[str] | str | None = None
+    ) -> list[dict[str, Answer]]: ...
+    def predict(
+        self, texts: Text | Iterable[Text], tasks: Sequence[str] | str | None = None
+    ) -> dict[str, Answer] | list[dict[str, Answer]]:
+        """One text (or pair, as a tuple) -> {task: answer}; several of them -> a list, in order.
+
+        Without `tasks`, a text is answered by all tasks on one text and a pair by all on pairs.
+        """
+        if isinstance(texts, str | tuple):
+            return next(self.stream([texts], tasks))
+        return list(self.stream(texts, tasks))
+
+    def stream(
+        self, texts: Iterable[Text], tasks: Sequence[str] | str | None = None
+    ) -> Iterator[dict[str, Answer]]:
+        """Answers in the order of the texts, however many there are."""
+        return self.answer((text, self.asked(text, tasks, i)) for i, text in enumerate(texts))
+
+    def answer(self, asked: Iterable[tuple[Text, tuple[str, ...]]]) -> Iterator[dict[str, Answer]]:
+        """Answers to texts that each come with the tasks to answer them."""
+        rest = iter(asked)
+        while window := list(itertools.islice(rest, WINDOW)):
+            texts, names = zip(*window, strict=True)
+            out: list[dict[str, Answer]] = [{} for _ in window]
+            for task, (numbers, outputs) in self.outputs(texts, names).items():
+                for number, answer in zip(numbers, self._answers(task, outputs), strict=True):
+                    out[number][task] = answer
+            for found, wanted in zip(out, names, strict=True):
+                yield {task: found[task] for task in wanted}
+
+    def asked(self, text: Text, tasks: Sequence[str] | str | None, number: int) -> tuple[str, ...]:
+        """The tasks that answer this text; a Mistake if it does not fit."""
+        parts = tuple(text) if isinstance(text, tuple | list) else (text,)
+        if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
+            said = f"text {number + 1} is {shorten(text)}"
+            raise Mistake(f"{said}; expected a text, or two of them as a tuple")
+        if not all(part.strip() for part in parts):
+            raise Mistake(f"text {number + 1} is empty; there is nothing to judge")
+        fitting = [n for n, task in self.tasks.items() if len(task.columns) == len(parts)]
+        what = "one text" if len(parts) == 1 else "a pair of texts"
+        if tasks is None:
+            if not fitting:
+                raise Mistake(f"text {number + 1}: no task of this model judges {what}")
+            return tuple(fitting)
+        chosen = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+        for name in chosen:
+            if name not in self.tasks:
+                raise self.unknown(name)
+            if name not in fitting:
+                wants = "a pair" if self.tasks[name].paired else "one text"
+                raise Mistake(f"text {number + 1}: task {name!r} judges {wants}, this is {what}")
+        return chosen
+
+    def unknown(self, name: str) -> Mistake:
+        known = ", ".join(self.tasks)
+        return Mistake(f"no task {name!r} in this model ({known}){nearest(name, self.tasks)}")
+
+    def _answers(self, name: str, outputs: Tensor) -> list[Answer]:
+        task = self.tasks[name]
+        values, probabilities = answers(task, outputs)
+        if probabilities is None:
+            return [Answer(value=value) for value in values.tolist()]
+        labels = task.labels or ()
+        return [
+            Answer(labels[best], shares[best], dict(zip(labels, shares, strict=True)))
+            for best, shares in zip(values.tolist(), probabilities.tolist(), strict=True)
+        ]
+
+    def tokenised(
+        self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]], twin: bool
+    ) -> tuple[Sequences, dict[int, tuple[int, ...]]]:
+        """The sequences of all texts that some task reads whole, or apart; and whose they are."""
+        parts: list[tuple[str, ...]] = []
+        places: dict[int, tuple[int, ...]] = {}
+        for number, (text, tasks) in enumerate(zip(texts, asked, strict=True)):
+            if any(self.tasks[task].twin == twin for task in tasks):
+                words = (text,) if isinstance(text, str) else text
+                own = [(word,) for word in words] if twin else [words]
+                places[number] = tuple(range(len(parts), len(parts) + len(own)))
+                parts += own
+        return tokenise(parts, self.tokenizer, self.longest)[0], places
+
+    # Vectors.
+
+    def encode(self, texts: Text | Iterable[Text], task: str | None = None) -> NDArray[np.float32]:
+        """Each text's vector as this task's head reads it (the first task's by default).
+
+        One text -> [width], several -> [texts, width]. A pair, as a tuple, is read as one.
+        """
+        name = next(iter(self.tasks)) if task is None else task
+        if name not in self.tasks:
+            raise self.unknown(name)
+        if isinstance(texts, str | tuple):
+            one: NDArray[np.float32] = self.encode([texts], name)[0]
+            return one
+        parts = [tuple(t) if isinstance(t, tuple | list) else (t,) for t in texts]
+        for number, words in enumerate(parts, 1):
+            if len(words) > 2 or not all(isinstance(word, str) for word in words):
+                said = f"text {number} is {shorten(words if len(words) > 1 else words[0])}"
+                raise Mistake(f"{said}; expected a text, or two of them as a tuple")
+            if len(words) == 2 and self.tasks[name].twin:
+                raise Mistake(
+                    f"text {number} is a pair, and task {name!r} reads the two texts of a pair "
+                    "apart; encode them one by one"
+                )
+        if not parts:
+            return np.empty((0, self.network.shape.width), np.float32)
+        return self.vectors(tokenise(parts, self.tokenizer, self.longest)[0], name)
+
+    # Keeping.
+
+    def config(self) -> dict[str, Any]:
+        sources = {"train", "dev", "test"}
+        return {
+            "bough": bough.__version__,
+            "plan": self.plan.text,
+            "tasks": {n: t.model_dump(mode="json", exclude=sources) for n, t in self.tasks.items()},
+            "shape": vars(self.network.shape),
+            "longest": self.longest,
+            **({"facts": self.facts} if self.facts else {}),
+        }
+
+    def save_words(self, folder: Path) -> None:
+        """All but the weights."""
+        write_atomically(folder / "tokenizer.json", self.tokenizer.to_str())
+        write_atomically(folder / "config.json", json.dumps(self.config(), indent=1) + "\n")
+        words = card.write(self.plan, self.tasks, self.longest, self.facts)
+        write_atomically(folder / "README.md", words)
+
+
+def read_words(folder: Path) -> tuple[Network, Tokenizer, int, dict[str, Any]]:
+    """What `save_words` wrote, as a model's fields; the network's cells are empty."""
+    file = folder / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        shape = Shape(**config["shape"])
+        tasks = {name: Task(**task) for name, task in config["tasks"].items()}
+        network = Network(plan_of(config["plan"], tasks, shape), tasks, shape)
+        longest, facts = int(config["longest"]), config.get("facts", {})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Mistake(
+            f"{file}: not a bough model's config ({type(error).__name__}: {error})"
+        ) from None
+    return network, read_tokenizer(folder), longest, facts
