@@ -65,6 +65,11 @@ class Comparison:
         found = [a for a in AGGREGATES if any(a in own for own in self.scores.values())]
         return [*self.metrics, *found]
 
+    @property
+    def overall(self) -> str:
+        """The column that stands for all tasks: the last aggregate, or the only task."""
+        return self.columns()[-1]
+
     def relative(self, variant: Variant, form: str) -> float | None:
         """Score x (base time / time) x (base memory / memory), as printed or steady.
 

@@ -44,3 +44,14 @@ def join(parts: Part) -> Markup:
     if isinstance(parts, str):
         return Markup(escape(parts, quote=False))
     return Markup("".join(join(part) for part in parts))
+
+
+def figure(caption: Part, plot: Part, **attributes: object) -> Markup:
+    return element("figure", element("figcaption", caption), plot, class_="card", **attributes)
+
+
+def sortable(heads: Iterable[str], rows: Part, kind: str, **attributes: object) -> Markup:
+    """A table that sorts itself by the column whose heading is clicked."""
+    head = element("tr", [element("th", text) for text in heads])
+    parts = (element("thead", head), element("tbody", rows))
+    return element("table", parts, class_=f"{kind} sortable", **attributes)

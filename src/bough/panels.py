@@ -12,7 +12,7 @@ from bough import plots
 from bough.compare import Comparison
 from bough.examples import WORST, Contradictions, Example
 from bough.findings import number
-from bough.markup import Markup, Part, element
+from bough.markup import Markup, Part, element, figure, sortable
 from bough.plots import Point, Series
 from bough.predictions import Answers
 from bough.statistics import Floats
@@ -21,10 +21,6 @@ from bough.variants import Variant
 MOST = 12  # variants whose answers are shown one by one
 COLUMNS = 32  # moments of a heat map
 BINS = 10
-
-
-def figure(caption: Part, plot: Part, **attributes: Any) -> Markup:
-    return element("figure", element("figcaption", caption), plot, class_="card", **attributes)
 
 
 def chooser(key: str, labels: Sequence[str], chosen: int = 0) -> Markup:
@@ -330,13 +326,7 @@ def _worst(found: Comparison, name: str, examples: Sequence[Example]) -> Markup:
                 data_true=e.truth, data_said=e.said,
             )
         )  # fmt: skip
-    table = element(
-        "table",
-        element("thead", element("tr", [element("th", h) for h in head])),
-        element("tbody", rows),
-        class_="words sortable",
-        id=f"worst-{name}",
-    )
+    table = sortable(head, rows, "words", id=f"worst-{name}")
     none = element("p", "No example of this confusion is kept.", class_="pale", hidden=True)
     return element(
         "div",
@@ -370,11 +360,5 @@ def contradictions(found: Sequence[Contradictions], label: str) -> Markup:
                 )
                 for c in one.worst
             ]
-            table = element(
-                "table",
-                element("thead", element("tr", [element("th", h) for h in head])),
-                element("tbody", rows),
-                class_="words sortable",
-            )
-            parts.append(element("div", table, class_="card scroll"))
+            parts.append(element("div", sortable(head, rows, "words"), class_="card scroll"))
     return element("div", parts)
