@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from bough.compare import AXES, FEW, Comparison
 from bough.differences import Difference
@@ -345,7 +347,8 @@ def show(found: Comparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    # Where there is no terminal to fit, tables are as wide as they need.
+    console = Console(width=None if sys.stdout.isatty() else 140)
     said = verdict(found)
     console.print(said.headline, style="bold", markup=False, highlight=False)
     for line in said.lines()[1:]:
@@ -359,8 +362,14 @@ def show(found: Comparison) -> None:
     for title, (head, body) in tables:
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
         for i, heading in enumerate(head):
-            table.add_column(heading, justify="left" if i == 0 else "right", overflow="fold")
+            justify: Literal["left", "right"] = "left" if i == 0 else "right"
+            table.add_column(_broken(heading), justify=justify, overflow="fold")
         for row in body:
-            table.add_row(*row)
+            table.add_row(*map(_broken, row))
         console.print(table, markup=False)
     console.print(FOOT, style="dim", markup=False, highlight=False)
+
+
+def _broken(text: str) -> str:
+    """With the interval, or the p, in a line of its own: a terminal is narrow."""
+    return text.replace(" (", "\n(").replace(", p", "\np")

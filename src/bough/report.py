@@ -128,7 +128,9 @@ def _verdict(found: Comparison) -> Markup:
     items = [element("li", text, class_=_way(found, name)) for name, text in said.tasks.items()]
     items += [element("li", text) for text in said.costs[:6]]
     if len(said.costs) > 6:
-        items.append(element("li", f"Costs of {len(said.costs) - 6} more variants: see the table."))
+        rest = len(said.costs) - 6
+        more = f"{rest} more variant{'s' if rest > 1 else ''}"
+        items.append(element("li", f"Costs of {more}: see the table."))
     items += [element("li", text, class_="note") for text in said.notes]
     return element(
         "div",
