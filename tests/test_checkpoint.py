@@ -42,12 +42,10 @@ def in_transformers(folder: Path, texts: list[Text], kind: str) -> Any:
     """The loaded model's output for the texts, padded together."""
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    trust = {"trust_remote_code": True} if (folder / CODE).exists() else {}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **trust)
     loader = getattr(transformers, kind)
-    ours = (folder / CODE).exists()
-    model, found = loader.from_pretrained(
-        folder, output_loading_info=True, **({"trust_remote_code": True} if ours else {})
-    )
+    model, found = loader.from_pretrained(folder, output_loading_info=True, **trust)
     strange = {k: v for k, v in found.items() if v and not all("pooler" in name for name in v)}
     assert not strange
     firsts = [t if isinstance(t, str) else t[0] for t in texts]

@@ -69,6 +69,9 @@ SPECIALS = {
 }
 
 
+TRUST = ", trust_remote_code=True"
+
+
 class NoPlace(Exception):
     """What the family's own classes of transformers cannot hold."""
 
@@ -96,7 +99,7 @@ def write_transformers(
 def loading(trunk: bool, folder: str, code: bool) -> str:
     """How a folder is loaded."""
     kind = "AutoModel" if trunk else "AutoModelForSequenceClassification"
-    return f"{kind}.from_pretrained({folder}{', trust_remote_code=True' if code else ''})"
+    return f"{kind}.from_pretrained({folder}{TRUST if code else ''})"
 
 
 def write_checkpoint(
@@ -153,7 +156,8 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
         f"from transformers import {call.split('.')[0]}, AutoTokenizer",
         "",
         'folder = "."  # where this file is',
-        "tokenizer = AutoTokenizer.from_pretrained(folder)",
+        # The tokenizer is of no code, but the folder's config is read with it.
+        f"tokenizer = AutoTokenizer.from_pretrained(folder{TRUST if why else ''})",
         f"model = {call}.eval()",
         f'inputs = tokenizer({texts}, truncation=True, return_tensors="pt")',
         "with torch.inference_mode():",

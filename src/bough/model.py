@@ -165,6 +165,11 @@ def find(source: str | Path) -> Path:
     for candidate in (folder / "model", folder):
         if (candidate / "model.safetensors").is_file() and (candidate / "config.json").is_file():
             return candidate
+    if (folder / "model.onnx").is_file():
+        raise Mistake(
+            f"{folder}: an ONNX export, which torch does not run; serve it with --runtime onnx, or "
+            "name the run it came from"
+        )
     if folder.exists():
         raise Mistake(
             f"{folder}: no model there; expected a run or a folder with model.safetensors"

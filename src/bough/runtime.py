@@ -125,7 +125,7 @@ def load(source: str | Path, threads: int | None = None) -> OnnxModel:
     folder = Path(source).expanduser()
     if not (folder / TEXTS_FILE).is_file():
         raise Mistake(
-            f"{folder}: there is no {TEXTS_FILE}; write one with: bough export RUN --onnx {folder}"
+            f"{folder}: there is no {TEXTS_FILE}; write a folder with: bough export RUN --onnx DIR"
         )
     network, tokenizer, longest, facts = read_words(folder)
     texts = session(folder / TEXTS_FILE, threads)
