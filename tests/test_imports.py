@@ -61,6 +61,8 @@ def test_imports_point_one_way() -> None:
     # Nothing below the command line knows of it, and nothing below the loop of training.
     programs = {"__main__", "worker"}  # what is started as a process of its own
     assert {room for room in graph if "cli" in imported(room, True)} <= programs
+    verbs = {room for room in graph if room.startswith("verbs")}
+    assert {room for room in graph if verbs & imported(room, True)} <= verbs | {"cli"}
     for low in (
         "plan",
         "rows",

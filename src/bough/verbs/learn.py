@@ -1,0 +1,134 @@
+"""From data to a trained model: init, train, eval, schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bough.mistakes import Mistake
+from bough.verbs import AsJson, RunPath, fail
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. training.lr=1e-4."),
+]
+
+
+def init(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Data: .csv, .tsv, .jsonl or .parquet."),
+    ],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="RECIPE", help="Where the recipe is written.")
+    ] = Path("recipe.yaml"),
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The text's column; give it twice for a pair."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The label's column; several make several tasks."),
+    ] = None,
+) -> None:
+    """Look at data files, guess the tasks and write a recipe that trains them."""
+    from bough.init import init as write
+
+    for line in write(files, out, text or (), label or ()).lines():
+        print(line)
+
+
+def train(
+    recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="RUN", help="Where the run is written.")
+    ] = None,
+    overrides: Set = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a stopped run.")
+    ] = None,
+    mirror: Annotated[
+        list[str] | None,
+        typer.Option(metavar="M", help="Log to tensorboard or wandb, too (repeatable)."),
+    ] = None,
+) -> None:
+    """Train the tasks of a recipe."""
+    if (recipe is None) == (resume is None):
+        raise Mistake("give either a recipe to train, or --resume and the run to go on with")
+    if resume is not None and (out is not None or overrides):
+        raise Mistake(
+            "--resume goes on with the run's own recipe and place; leave -o and --set out"
+        )
+    from bough.display import for_terminal
+    from bough.mirrors import mirrored
+    from bough.training import new_folder
+    from bough.training import resume as go_on
+    from bough.training import train as start
+
+    folder = resume or out or new_folder(recipe)
+    display = mirrored(for_terminal(), mirror or (), folder)
+    with _interruptible(folder):
+        if resume is not None:
+            run = go_on(folder, display)
+        else:
+            assert recipe is not None
+            run = start(recipe, folder, overrides or (), display)
+    _print_scores(run.scores, run.folder)
+    print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
+
+
+@contextmanager
+def _interruptible(run: Path) -> Iterator[None]:
+    from bough.training import Failed, Stopped
+
+    try:
+        yield
+    except Stopped as stop:
+        fail(str(stop), 130)
+    except KeyboardInterrupt:  # at once, or while no step is at hand
+        begun = (run / "recipe.yaml").exists()
+        fail(f"interrupted{f'; go on with: bough train --resume {run}' if begun else ''}", 130)
+    except Failed as failure:
+        fail(str(failure), 1)
+
+
+def evaluate(
+    run: RunPath,
+    split: Annotated[str, typer.Option(help="Which rows: dev, test or train.")] = "dev",
+    as_json: AsJson = False,
+) -> None:
+    """Score a run's best model on one of its splits."""
+    from bough.training import judge
+
+    scores = judge(run, split)
+    if as_json:
+        print(json.dumps({split: scores}, indent=1))
+    else:
+        _print_scores({split: scores}, run)
+
+
+def schema() -> None:
+    """Print the JSON schema of a recipe."""
+    from bough.recipe import schema as make
+
+    print(json.dumps(make(), indent=1))
+
+
+def _print_scores(scores: dict[str, Any], folder: Path) -> None:
+    """A table per split, and a word on tasks whose data the encoder has seen before."""
+    from bough.card import quora
+    from bough.display import print_scores
+    from bough.model import load
+
+    print_scores(scores, str(folder))
+    model = load(folder)
+    for task in sorted(quora(model.tasks, model.facts)):
+        print(
+            f"The score of {task} is not clean: the encoder saw Quora's duplicate questions "
+            "when it was pretrained."
+        )

@@ -1,0 +1,143 @@
+"""A trained model at work: predict, serve, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bough.mistakes import Mistake
+from bough.verbs import RunPath
+
+
+def predict(
+    run: RunPath,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="[FILE|-]", help="Texts: .txt, .csv, .tsv, .jsonl; - for stdin."),
+    ] = "-",
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="T", help="Only this task (repeatable).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="F",
+            help="cs224n: the course's files for its test sets, into the folder -o; FILE is where "
+            "those are, if not where the run's recipe says.",
+        ),
+    ] = None,
+) -> None:
+    """Answer texts: one line each (a tab between the texts of a pair), or a table's columns."""
+    if form is not None:
+        _submit(run, file, task, out, form)
+        return
+    from bough.answering import answer_file
+
+    answer_file(run, file, task, out)
+
+
+def _submit(run: Path, file: str, task: list[str] | None, out: Path | None, form: str) -> None:
+    if form != "cs224n":
+        raise Mistake(f"--format {form!r}: expected cs224n; other forms follow from -o's ending")
+    if task:
+        raise Mistake("--format cs224n answers all of the course's tasks; leave --task out")
+    from bough.submission import submit
+
+    for line in submit(run, None if file == "-" else file, out):
+        print(line)
+
+
+def serve(
+    run: RunPath,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or mps.")] = "cpu",
+    runtime: Annotated[
+        str, typer.Option(help="torch, or onnx for a folder of bough export.")
+    ] = "torch",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Passes at a time; on the CPU one per core.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of one pass, about.")] = 1024,
+    queue: Annotated[int, typer.Option(help="Texts that may wait; more get 503.")] = 1024,
+    texts: Annotated[int, typer.Option(help="Texts that a request may have.")] = 256,
+    characters: Annotated[int, typer.Option(help="Characters that a text may have.")] = 20_000,
+    body: Annotated[int, typer.Option(help="Bytes that a request's body may have.")] = 4 * 2**20,
+    timeout: Annotated[float, typer.Option(help="Seconds until a request is given up.")] = 30,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="BOUGH_API_KEY", help="Ask clients for this key.", show_envvar=True),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Let this site's pages ask (repeatable)."),
+    ] = None,
+) -> None:
+    """Answer over HTTP, with a page to try the model."""
+    try:
+        from bough.server import Settings, cores
+        from bough.server import serve as start
+    except ModuleNotFoundError as error:
+        missing = f"serving needs {error.name}"
+        raise Mistake(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
+    from bough.wire import Limits
+
+    start(
+        run,
+        Settings(
+            limits=Limits(body, texts, characters, queue, timeout),
+            threads=threads or (cores() if device == "cpu" else 1),
+            tokens=tokens,
+            key=api_key or None,
+            origins=tuple(cors or ()),
+        ),
+        host,
+        port,
+        device,
+        runtime,
+    )
+
+
+def export(
+    run: RunPath,
+    onnx: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write all tasks as one ONNX graph.")
+    ] = None,
+    transformers: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a checkpoint for transformers.")
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Weights in int8, if the dev scores allow it.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="How much of a dev score int8 may cost a task.")
+    ] = 0.01,
+    task: Annotated[
+        str | None, typer.Option(metavar="T", help="For transformers: this task, or its trunk.")
+    ] = None,
+    trunk: Annotated[
+        bool, typer.Option("--trunk", help="For transformers: only the trunk of --task.")
+    ] = False,
+) -> None:
+    """Write a model for other runtimes."""
+    if (onnx is None) == (transformers is None):
+        raise Mistake("give either --onnx DIR or --transformers DIR")
+    if onnx is not None:
+        if task is not None or trunk:
+            raise Mistake("--task and --trunk are for --transformers; ONNX has all tasks at once")
+        from bough.export import write_onnx
+
+        print(write_onnx(run, onnx, int8=int8, tolerance=tolerance))
+        return
+    assert transformers is not None
+    if int8:
+        raise Mistake("--int8 is for --onnx; a checkpoint for transformers is in fp32")
+    from bough.checkpoint import write_transformers
+
+    print(write_transformers(run, transformers, task, trunk))
