@@ -572,7 +572,7 @@ def test_mistakes_at_the_start(folder: Path, tmp_path: Path) -> None:
         serve(tmp_path, Settings(), "127.0.0.1", 0, "cpu", "torch")
     with pytest.raises(Mistake, match="--runtime onnx on cuda: expected torch, or onnx on the cpu"):
         serve(folder, Settings(), "127.0.0.1", 0, "cuda", "onnx")
-    with pytest.raises(Mistake, match=r"there is no .*\.onnx; write one with: bough export"):
+    with pytest.raises(Mistake, match=r"there is no .*\.onnx; write a folder with: bough export"):
         serve(folder, Settings(), "127.0.0.1", 0, "cpu", "onnx")
     found = CliRunner().invoke(cli, ["serve", str(folder), "--queue", "10"])
     assert isinstance(found.exception, Mistake)
