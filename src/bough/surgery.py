@@ -32,53 +32,34 @@ from torchjd.aggregation import (
 )
 from torchjd.linalg import DualConeProjector
 
-from bough.mistakes import Mistake, nearest
+from bough import methods
+from bough.methods import Number
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-# Each method's name, and its number where it has one (`cagrad:0.4`): the default, then the bounds.
-METHODS: dict[str, tuple[float, float, float] | None] = {
+# Each method's name, and its number where it has one (`cagrad:0.4`).
+METHODS: dict[str, Number | None] = {
     "sum": None,
     "mean": None,
     "random": None,  # https://arxiv.org/abs/2111.10603
     "pcgrad": None,  # https://arxiv.org/abs/2001.06782
-    "gradvac": (0.5, 0.0, 1.0),  # rate of the moving targets; https://arxiv.org/abs/2010.05874
-    "cagrad": (0.4, 0.0, math.inf),  # radius around the mean; https://arxiv.org/abs/2110.14048
+    "gradvac": Number(
+        0.5, high=1.0
+    ),  # rate of the moving targets; https://arxiv.org/abs/2010.05874
+    "cagrad": Number(0.4),  # radius around the mean; https://arxiv.org/abs/2110.14048
     "mgda": None,  # https://arxiv.org/abs/1810.04650
     "imtl-g": None,  # https://openreview.net/forum?id=IMPnRXEWpvr
     "aligned-mtl": None,  # https://arxiv.org/abs/2305.19000
     "upgrad": None,  # https://arxiv.org/abs/2406.16232
     "dualproj": None,  # https://arxiv.org/abs/1706.08840
-    "fairgrad": (1.0, 0.0, math.inf),  # alpha, above 0; https://arxiv.org/abs/2402.15638
+    "fairgrad": Number(1.0, above=True),  # alpha; https://arxiv.org/abs/2402.15638
 }
 
 
 def parse(text: str) -> tuple[str, float]:
     """A method's name and number, as a recipe's `training.combine` gives them."""
-    name, colon, given = (part.strip() for part in text.partition(":"))
-    if name not in METHODS:
-        raise Mistake(
-            f"training.combine is {text!r}; expected one of {', '.join(METHODS)}"
-            + nearest(name, METHODS)
-        )
-    bounds = METHODS[name]
-    if bounds is None:
-        if colon:
-            raise Mistake(f"training.combine is {text!r}, but {name!r} takes no number")
-        return name, math.nan
-    default, low, high = bounds
-    if not colon:
-        return name, default
-    try:
-        number = float(given)
-    except ValueError:
-        number = math.nan
-    if not (low <= number <= high and math.isfinite(number)) or (name == "fairgrad" and not number):
-        least = "above 0" if name == "fairgrad" else f"from {low:g} on"
-        reach = f"between {low:g} and {high:g}" if math.isfinite(high) else least
-        raise Mistake(f"training.combine is {text!r}; the number of {name!r} must be {reach}")
-    return name, number
+    return methods.read("training.combine", text, METHODS)
 
 
 class Surgeon:

@@ -16,17 +16,18 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from bough.mistakes import Mistake, nearest
+from bough import methods
+from bough.methods import Number
 
-# Each weighting's name, and the default of its number where it has one (`dwa:2`).
-METHODS: dict[str, float | None] = {
+# Each weighting's name, and its number where it has one (`dwa:2`).
+METHODS: dict[str, Number | None] = {
     "static": None,
     "uncertainty": None,  # https://arxiv.org/abs/1705.07115
     "imtl-l": None,  # https://openreview.net/forum?id=IMPnRXEWpvr
-    "dwa": 2.0,  # temperature; https://arxiv.org/abs/1803.10704
+    "dwa": Number(2.0, above=True),  # temperature; https://arxiv.org/abs/1803.10704
     "famo": None,  # https://arxiv.org/abs/2306.03792
     "geometric": None,  # https://arxiv.org/abs/1904.08492
-    "tchebycheff": 0.1,  # smoothing; https://arxiv.org/abs/2402.19078
+    "tchebycheff": Number(0.1, above=True),  # smoothing; https://arxiv.org/abs/2402.19078
     "random": None,  # https://arxiv.org/abs/2111.10603
 }
 _TINY = 1e-8  # FAMO's and the geometric mean's losses are kept above this
@@ -280,24 +281,7 @@ def parse(text: str, weights: Mapping[str, float], generator: torch.Generator) -
 
 def check(text: str) -> tuple[str, float]:
     """The name and number in a text; refuses what names no weighting."""
-    name, colon, given = (part.strip() for part in text.partition(":"))
-    if name not in METHODS:
-        raise Mistake(
-            f"training.weighting is {text!r}; expected one of {', '.join(METHODS)}"
-            + nearest(name, METHODS)
-        )
-    default = METHODS[name]
-    if default is None:
-        if colon:
-            raise Mistake(f"training.weighting is {text!r}, but {name!r} takes no number")
-        return name, math.nan
-    try:
-        number = float(given) if colon else default
-    except ValueError:
-        number = math.nan
-    if not (0 < number < math.inf):
-        raise Mistake(f"training.weighting is {text!r}; the number of {name!r} must be above 0")
-    return name, number
+    return methods.read("training.weighting", text, METHODS)
 
 
 def _values(losses: Mapping[str, Tensor]) -> dict[str, float]:
