@@ -177,15 +177,15 @@ class Browser:
         return found
 
     def screenshot(self, file: Path, whole: bool = False, of: str | None = None) -> None:
-        """The view, the whole page, or the element `of` a selector."""
+        """The view, the whole page, or the element `of` a selector with a margin."""
         clip: dict[str, Any] = {}
         if whole:
             clip = self.call("Page.getLayoutMetrics")["cssContentSize"]
         elif of is not None:
             clip = self.run(
                 f"(() => {{ const r = document.querySelector({json.dumps(of)})"
-                ".getBoundingClientRect(); return {x: r.x + scrollX, y: r.y + scrollY,"
-                " width: r.width, height: r.height}; })()"
+                ".getBoundingClientRect(); return {x: r.x + scrollX - 12, y: r.y + scrollY - 12,"
+                " width: r.width + 24, height: r.height + 24}; })()"
             )
         found = self.call(
             "Page.captureScreenshot",

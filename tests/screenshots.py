@@ -51,12 +51,13 @@ def page(run: str, folder: str) -> None:
 
 
 def report(file: str, stem: str) -> None:
+    """Its beginning, some screens long."""
     with opened() as browser:
         for name, (width, height) in VIEWS.items():
-            browser.view(width, height, dark=False)
+            browser.view(width, 3 * height, dark=False)
             browser.go(Path(file).resolve().as_uri())
             browser.run("document.documentElement.style.scrollbarWidth = 'none'")
-            browser.screenshot(Path(f"{stem}-{name}.png"), whole=True)
+            browser.screenshot(Path(f"{stem}-{name}.png"))
 
 
 def part(file: str, selector: str, out: str) -> None:
