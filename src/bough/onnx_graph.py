@@ -1,8 +1,9 @@
 """The network as an ONNX graph: the same rows, cells and streams that `walk` passes.
 
 The graph takes one *bucket*: texts of equal length, `ids` and `types` [n, length], so there is no
-padding and no mask. Tasks walk together for as long as the plan lets them, so the shared prefix is
-there once; rows that only some tasks need stand in a branch that runs when one of them is `asked`.
+padding and no mask. Between attentions the states are one matrix, a row per token, [n length, d].
+Tasks walk together for as long as the plan lets them, so the shared prefix is there once; rows that
+only some tasks need stand in a branch that runs when one of them is `asked`.
 
 A twin pair's two texts differ in length and come in two buckets: for those tasks the graph gives
 each text's vector, and a second small graph has the heads that join them.
@@ -71,6 +72,7 @@ class _Texts:
         self.graph = Graph(int8)
         self.uses = {t: network.route.plain[t, t] for t in self.plan.tasks}
         self.vectors: dict[str, str] = {}
+        self.firsts: set[str] = set()  # states that have each text's first token alone
         self.heads: dict[str, tuple[str, str]] = {}  # outputs, hidden
 
     def write(self, facts: Mapping[str, str]) -> ModelProto:
@@ -108,9 +110,7 @@ class _Texts:
             return [value]
 
         if row <= self.plan.layers and end > row:  # embeddings or layers: worth a branch
-            read = end > 1 + self.plan.layers
-            width = self.shape.width
-            (value,) = self._where_asked(tasks, pass_rows, [(0, width) if read else (0, 1, width)])
+            (value,) = self._where_asked(tasks, pass_rows, [(0, self.shape.width)])
         else:
             (value,) = pass_rows()
         if end == rows:
@@ -147,8 +147,9 @@ class _Texts:
             return state
         if use.cell.place == READ:
             if use.cell.name == "mean":
-                return graph.op("ReduceMean", state, graph.ints(1), keepdims=0)
-            return graph.op("Squeeze", _first(graph, state), graph.ints(1))
+                texts = _by_text(graph, state, self.shape.width)
+                return graph.op("ReduceMean", texts, graph.ints(1), keepdims=0)
+            return state if state in self.firsts else _first(graph, state, self.shape.width)
         key = use.cell.key
         module = self.network.cells[key]
         if isinstance(module, Embeddings):
@@ -158,8 +159,12 @@ class _Texts:
             firsts = last and all(self.tasks[task].pooling != "mean" for task in tasks)
             beside = [(cell.key, self.network.cells[cell.key]) for cell, _ in use.adapters]
             bias = self._bias(tasks[0])
-            layer = _Layer(graph, key, row, beside, self.shape.activation, bias, firsts)
-            return layer.write(module, state)
+            layer = _Layer(
+                graph, key, row, beside, self.shape.activation, bias, firsts, self.shape.width
+            )
+            out = layer.write(module, state)
+            self.firsts |= {out} if firsts else set()
+            return out
         if isinstance(module, Pooler):
             return graph.op("Tanh", linear(graph, state, f"{key}.dense", module.dense))
         assert isinstance(module, Dense)
@@ -171,7 +176,7 @@ class _Texts:
         places = graph.weight(
             f"{key}.positions", lambda: array(module.positions.weight)[self.shape.offset :]
         )
-        x = graph.op("Add", x, graph.op("Slice", places, graph.ints(0), self._length()))
+        x = graph.op("Add", x, graph.op("Slice", places, graph.ints(0), _length(graph)))
         if module.types is not None:
             kinds = array(module.types.weight)
             if len(kinds) > 1:
@@ -180,12 +185,8 @@ class _Texts:
                 kind = graph.weight(f"{key}.types", lambda: kinds[0])
             x = graph.op("Add", x, kind)
         x = norm(graph, x, f"{key}.norm", module.norm)
+        x = graph.op("Reshape", x, graph.ints(-1, module.norm.normalized_shape[0]))
         return x if module.project is None else linear(graph, x, f"{key}.project", module.project)
-
-    def _length(self) -> str:
-        """The texts' length, as a list of one."""
-        graph = self.graph
-        return graph.once(("length",), lambda: graph.op("Shape", IDS, start=1, end=2))
 
     def _bias(self, task: str) -> str | None:
         """MPNet's bias by distance, [1, heads, length, length], of this task's embeddings."""
@@ -203,7 +204,7 @@ class _Texts:
             return value
 
         def write() -> str:
-            length = graph.op("Squeeze", self._length(), graph.ints(0))
+            length = graph.op("Squeeze", _length(graph), graph.ints(0))
             at = graph.op("Range", graph.whole(0), length, graph.whole(1))
             distance = graph.op("Sub", graph.op("Unsqueeze", at, graph.ints(1)), at)
             number = graph.op("Add", distance, graph.ints(longest - 1))
@@ -238,7 +239,7 @@ class _Texts:
 
 
 class _Layer:
-    """One layer with its adapters: [n, length, d] -> the same, or [n, 1, d] with `firsts`."""
+    """One layer with its adapters: [n length, d] -> the same, or [n, d] with `firsts`."""
 
     def __init__(
         self,
@@ -249,17 +250,19 @@ class _Layer:
         activation: str,
         bias: str | None,
         firsts: bool,
+        width: int,
     ):
         self.graph, self.key, self.row, self.firsts = graph, key, row, firsts
         self.adapters, self.activation = beside, activation
         if bias is not None and firsts:
             bias = graph.op("Slice", bias, graph.ints(0), graph.ints(1), graph.ints(2))
         self.bias = bias
+        self.width = width
 
     def write(self, module: Layer, h: str) -> str:
         graph, key = self.graph, self.key
-        x = _first(graph, h) if self.firsts else h
-        d = module.out.in_features
+        d = self.width
+        x = _first(graph, h, d) if self.firsts else h
         weights, biases = array(module.qkv.weight), array(module.qkv.bias)
 
         def part(letter: str, rows: str) -> str:
@@ -270,7 +273,8 @@ class _Layer:
         def matrix(letter: str, name: str, linear_: nn.Linear, rows: str) -> str:
             return self._changed(letter, rows, linear(graph, rows, f"{key}.{name}", linear_))
 
-        mixed = _attend(graph, part("q", x), part("k", h), part("v", h), module.heads, d, self.bias)
+        q, k, v = part("q", x), part("k", h), part("v", h)
+        mixed = _attend(graph, q, k, v, module.heads, d, self.bias, self.firsts)
         m = graph.op("Add", matrix("o", "out", module.out, mixed), x)
         m = norm(graph, m, f"{key}.norm1", module.norm1)
         inner = self._activate(matrix("i", "up", module.up, m))
@@ -301,22 +305,22 @@ class _Layer:
 
     def _beside(self, name: str, adapter: nn.Module, h: str) -> str | None:
         graph = self.graph
-        x = _first(graph, h) if self.firsts else h
         if isinstance(adapter, LowRank):
+            x = _first(graph, h, self.width) if self.firsts else h
             return self._narrow(name, f"{self.row}", adapter, x)
         if not isinstance(adapter, PAL):
             return None
         small = linear(graph, h, f"{name}.encode", adapter.encode)
-        asking = _first(graph, small) if self.firsts else small
         qkv = adapter.qkv[f"{self.row}"]
         assert isinstance(qkv, nn.Linear)
         s = qkv.in_features
+        asking = _first(graph, small, s) if self.firsts else small
         weights = array(qkv.weight)
         q, k, v = (
             graph.linear(rows, f"{name}.{self.row}.{letter}", weights[i * s : (i + 1) * s], None)
             for i, (letter, rows) in enumerate((("q", asking), ("k", small), ("v", small)))
         )
-        mixed = _attend(graph, q, k, v, adapter.heads, s, None)
+        mixed = _attend(graph, q, k, v, adapter.heads, s, None, self.firsts)
         out = linear(graph, mixed, f"{name}.decode", adapter.decode)
         return graph.op("Gelu", out)
 
@@ -333,25 +337,43 @@ class _Layer:
         return linear(graph, small, f"{name}.{part}.up", module.up)
 
 
-def _attend(graph: Graph, q: str, k: str, v: str, heads: int, width: int, bias: str | None) -> str:
-    """Each token's mixture of its text: [n, length, width] -> [n, queries, width]."""
+def _attend(
+    graph: Graph, q: str, k: str, v: str, heads: int, width: int, bias: str | None, firsts: bool
+) -> str:
+    """Each token's mixture of its text; with `firsts` there is one question per text."""
     size = width // heads
 
-    def apart(x: str, order: list[int]) -> str:
-        return graph.op(
-            "Transpose", graph.op("Reshape", x, graph.ints(0, 0, heads, size)), perm=order
-        )
+    def apart(x: str, order: list[int], single: bool = False) -> str:
+        if single:
+            x = graph.op("Reshape", x, graph.ints(-1, 1, heads, size))
+        else:
+            x = _by_text(graph, x, heads, size)
+        return graph.op("Transpose", x, perm=order)
 
-    scores = graph.op("MatMul", apart(q, [0, 2, 1, 3]), apart(k, [0, 2, 3, 1]))
+    scores = graph.op("MatMul", apart(q, [0, 2, 1, 3], firsts), apart(k, [0, 2, 3, 1]))
     scores = graph.op("Mul", scores, graph.number(size**-0.5))
     scores = scores if bias is None else graph.op("Add", scores, bias)
     shares = graph.op("Softmax", scores, axis=-1)
     mixed = graph.op("MatMul", shares, apart(v, [0, 2, 1, 3]))
     return graph.op(
-        "Reshape", graph.op("Transpose", mixed, perm=[0, 2, 1, 3]), graph.ints(0, 0, width)
+        "Reshape", graph.op("Transpose", mixed, perm=[0, 2, 1, 3]), graph.ints(-1, width)
     )
 
 
-def _first(graph: Graph, state: str) -> str:
-    """Each text's first token: [n, length, d] -> [n, 1, d]."""
-    return graph.op("Slice", state, graph.ints(0), graph.ints(1), graph.ints(1))
+def _length(graph: Graph) -> str:
+    """The texts' length, as a list of one."""
+    return graph.once(("length",), lambda: graph.op("Shape", IDS, start=1, end=2))
+
+
+def _by_text(graph: Graph, x: str, *sizes: int) -> str:
+    """[n length, d] -> [n, length, sizes]."""
+
+    def shape() -> str:
+        return graph.op("Concat", graph.ints(-1), _length(graph), graph.ints(*sizes), axis=0)
+
+    return graph.op("Reshape", x, graph.once(("by text", *sizes), shape))
+
+
+def _first(graph: Graph, state: str, width: int) -> str:
+    """Each text's first token: [n length, d] -> [n, d]."""
+    return graph.op("Gather", _by_text(graph, state, width), graph.whole(0), axis=1)

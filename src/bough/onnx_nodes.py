@@ -61,7 +61,7 @@ class Graph:
     def weight(self, name: str, value: Callable[[], Array]) -> str:
         """An initializer; whoever comes with the same name shares it."""
         if name not in self.weights:
-            self.weights[name] = numpy_helper.from_array(np.ascontiguousarray(value()), name)
+            self.weights[name] = numpy_helper.from_array(np.asarray(value(), order="C"), name)
         return name
 
     def ints(self, *numbers: int) -> str:
@@ -114,12 +114,12 @@ class Graph:
     # Products with weights, in int8 where that is wanted.
 
     def linear(self, x: str, name: str, weight: Array, bias: Array | None) -> str:
-        """x W' + b for a weight [out, in], as torch has it."""
+        """x W' + b for a matrix x and a weight [out, in], as torch has it."""
+        added = [] if bias is None else [self.weight(f"{name}.bias", lambda: bias)]
         if self.int8 and weight.size >= SMALL:
             y = self._int8_product(x, name, weight)
-        else:
-            y = self.op("MatMul", x, self.weight(f"{name}.weight", lambda: weight.T))
-        return y if bias is None else self.op("Add", y, self.weight(f"{name}.bias", lambda: bias))
+            return self.op("Add", y, *added) if added else y
+        return self.op("Gemm", x, self.weight(f"{name}.weight", lambda: weight.T), *added)
 
     def _int8_product(self, x: str, name: str, weight: Array) -> str:
         scale = rounding(weight)
