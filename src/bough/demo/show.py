@@ -16,7 +16,7 @@ from bough.model import load
 from bough.survey import Result
 
 SHOWN = 3  # samples of each task
-SERVED = "full"  # the plan whose first model answers at the end
+SERVED = "split@3"  # the plan whose first model answers at the end
 
 
 def show(out: Path) -> Result:
