@@ -82,7 +82,11 @@ def find(name: str) -> Path:
 def from_hub(name: str, what: str) -> Path:
     """The hub's files of this encoder or model, from the cache or fetched."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
 
     try:
         folder = Path(snapshot_download(name, allow_patterns=FILES))
@@ -91,6 +95,8 @@ def from_hub(name: str, what: str) -> Path:
         return folder
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if isinstance(error, LocalEntryNotFoundError):  # its own words are of its own settings
+            reason = "which cannot be reached, or is turned off by HF_HUB_OFFLINE"
         raise Mistake(
             f"{what} {name!r} is neither a folder here nor could it be fetched from the hub "
             f"({reason})"
@@ -250,4 +256,6 @@ def translate(
             f"{folder}: {len(missing)} of the encoder's tensors are missing, first {missing[0]!r}; "
             f"expected the weights of a {shape.family} model"
         )
-    return ours, tuple(sorted(set(theirs) - used))
+    # Old checkpoints also have the numbers 0, 1, 2, ... of the positions.
+    rest = {name for name in set(theirs) - used if not name.endswith("position_ids")}
+    return ours, tuple(sorted(rest))

@@ -22,7 +22,7 @@ def build(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
         notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
     if encoder.unused:
         names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
-        notes.append(f"{len(encoder.unused)} tensors of the encoder are not used: {names}")
+        notes.append(f"of the encoder, not used: {names} ({len(encoder.unused)} in all)")
     # A model may be shown to others, who need not know the folders of this machine.
     called = Path(encoder.source)
     name = called.name if called.is_absolute() else encoder.source

@@ -21,7 +21,8 @@ def plan(
         str, typer.Option(help="Tasks, with the number of outputs if not 1: sst:5,para,sts.")
     ] = "a,b,c",
     encoder: Annotated[
-        str | None, typer.Option(metavar="E", help="An encoder folder (its config.json is enough).")
+        str | None,
+        typer.Option(metavar="E", help="An encoder: minilm, a folder (its config.json is enough)."),
     ] = None,
     layers: Annotated[
         int | None, typer.Option(metavar="N", help="Layers, instead of an encoder.")
