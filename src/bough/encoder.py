@@ -257,5 +257,5 @@ def translate(
             f"expected the weights of a {shape.family} model"
         )
     # Old checkpoints also have the numbers 0, 1, 2, ... of the positions.
-    rest = {name for name in set(theirs) - used if not name.endswith("position_ids")}
-    return ours, tuple(sorted(rest))
+    left = {name for name in set(theirs) - used if not name.endswith("position_ids")}
+    return ours, tuple(sorted(left))

@@ -217,7 +217,7 @@ def _bytes(v: Variant) -> float:
 def _cheapest(found: Comparison, told: Sequence[Variant]) -> str:
     thrifty = min(told, key=_bytes)
     saving = _saving(found, thrifty)
-    return f"; {thrifty.label} comes{saving}" if saving else ""
+    return f"; {thrifty.label} comes{saving.removeprefix(",")}" if saving else ""
 
 
 def _saving(found: Comparison, v: Variant) -> str:
