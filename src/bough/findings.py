@@ -216,8 +216,8 @@ def _bytes(v: Variant) -> float:
 
 def _cheapest(found: Comparison, told: Sequence[Variant]) -> str:
     thrifty = min(told, key=_bytes)
-    saving = _saving(found, thrifty)
-    return f"; {thrifty.label} comes{saving.removeprefix(",")}" if saving else ""
+    saving = _saving(found, thrifty).removeprefix(",")
+    return f"; {thrifty.label} comes{saving}" if saving else ""
 
 
 def _saving(found: Comparison, v: Variant) -> str:
