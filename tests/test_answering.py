@@ -71,7 +71,7 @@ def test_tables_are_answered_by_every_task_they_fit(
     with open(tmp_path / "out.csv", encoding="utf-8", newline="") as text:
         found = list(csv.DictReader(text))
     assert [row["id"] for row in found] == [f"r{i}" for i in range(15)]
-    assert list(found[0]) == ["id", "mood", "mood score", "same", "same score", "near"]
+    assert list(found[0]) == ["id", "mood", "mood_score", "same", "same_score", "near"]
     for row, (one, two) in zip(found, pairs, strict=True):
         single, both = model.predict(one), model.predict((one, two))
         assert row["mood"] == single["mood"].label
@@ -111,7 +111,7 @@ def test_standard_input_to_a_table(
     stdin(monkeypatch, b"the old tree\none\ttwo\n")
     answer_file(folder, "-", None, tmp_path / "out.csv")
     header, *rows = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
-    assert header == "id,mood,mood score,same,same score,near"
+    assert header == "id,mood,mood_score,same,same_score,near"
     assert len(rows) == 2
 
 
@@ -174,6 +174,25 @@ def test_bad_lines(
     with pytest.raises(Mistake, match=message):
         answer_file(folder, str(tmp_path / "in.txt"), tasks, tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_blank_line_of_a_table_with_one_column_is_a_row(folder: str, tmp_path: Path) -> None:
+    """Else the answers below it would stand one line too high."""
+    file = tmp_path / "in.csv"
+    file.write_text("text\nthe old tree\n\none leaf\n\n\n", encoding="utf-8")
+    with pytest.raises(Mistake, match=r"in.csv line 3, column 'text': the text is empty") as said:
+        answer_file(folder, str(file), None, tmp_path / "out.csv")
+    assert str(said.value).endswith("1 of 3 rows is bad: mend the file")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_what_was_written_is_said(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text("text\nthe old tree\none leaf\n\n", encoding="utf-8")
+    answer_file(folder, str(file), None, tmp_path / "out.csv")
+    assert f"2 rows answered: {tmp_path / 'out.csv'}" in capsys.readouterr().err
 
 
 def test_bad_places(folder: str, tmp_path: Path) -> None:

@@ -98,7 +98,10 @@ def test_training(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["three.yaml", "--set", "training.lr=-1"], "training.lr"),
         (["three.yaml", "--set", "encoder=./nothing"], "there is no such folder"),
         (["three.yaml", "--set", "plan=splat@1"], "the nearest plan that works is"),
-        (["three.yaml", "--set", "training.sampling=fair"], "training.sampling is 'fair'"),
+        (
+            ["three.yaml", "--set", "training.sampling=fair"],
+            "'fair' is none of each",
+        ),
         (["three.yaml", "--set", "tasks.sentiment.train=no.csv"], "no.csv does not exist"),
         (["three.yaml", "--set", "tasks.sentiment.label=lable"], "has no column 'lable'"),
         (["three.yaml", "--mirror", "paper"], "expected tensorboard or wandb"),

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from bough.combine import Combiner, Group
+from bough.methods import COMBINATIONS
 from bough.mistakes import Mistake
-from bough.surgery import METHODS
 
 TASKS = ("sst", "para", "sts")
 
@@ -110,7 +110,7 @@ def test_each_group_is_combined_by_itself_as_torchjd_would(method, sparse):
     assert set(told) == {"sst+para+sts", "para+sts"}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMBINATIONS)
 def test_heads_keep_their_plain_gradient(method):
     examples, net = batch(), Net()
     step(net, net.combiner(method), examples)
@@ -167,7 +167,7 @@ def test_a_gradient_on_what_a_task_does_not_use_is_dropped():
 # --- who is present ---
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMBINATIONS)
 def test_absent_tasks_have_no_gradient_and_do_not_move(method):
     net = Net(sparse=True)
     combiner = net.combiner(method)
@@ -186,7 +186,7 @@ def test_absent_tasks_have_no_gradient_and_do_not_move(method):
             assert torch.equal(p, before[name]) == (name in idle)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMBINATIONS)
 def test_one_task_alone_has_its_plain_gradient(method):
     net, examples = Net(), batch(tasks=("para",))
     told = step(net, net.combiner(method), examples)
@@ -205,7 +205,7 @@ def test_a_step_without_tasks():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMBINATIONS)
 def test_micro_batches_add_up(method, sparse):
     examples, one, other = batch(n=7), Net(sparse), Net(sparse)
     step(one, one.combiner(method), examples)
@@ -241,7 +241,7 @@ def test_surgery_refuses_several_tasks_at_once():
 # --- sparse gradients ---
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMBINATIONS)
 def test_sparse_embeddings_learn_as_dense_ones(method):
     nets = [Net(sparse) for sparse in (False, True)]
     combiners = [net.combiner(method) for net in nets]
@@ -271,7 +271,7 @@ def test_dense_and_sparse_gradients_of_one_parameter_mix():
 # --- numbers ---
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMBINATIONS)
 def test_a_task_without_slope_brings_no_nan(method):
     p = nn.Parameter(torch.zeros(3))
     combiner = Combiner(method, [Group(("a", "b", "c"), [p])], tuple("abc"), generator())

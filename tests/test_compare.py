@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from bough import findings
 from bough.cli import app
 from bough.compare import Comparison, compare, pareto
+from bough.differences import Difference
 from bough.mistakes import Mistake
 from bough.variants import find_runs
 
@@ -137,6 +139,15 @@ def test_the_verdict_in_plain_words(found: Comparison) -> None:
     assert any("trained on Quora" in note for note in said.notes)
 
 
+@pytest.mark.parametrize("highest", [0.001, -0.001])
+def test_no_loss_is_said_of_what_cannot_be_worse_only(found: Comparison, highest: float) -> None:
+    """The correction for many comparisons must not make a likely loss none."""
+    close = Difference(-0.02, (-0.041, highest), 0.02, 0.03, holm=0.2, bh=0.1)
+    full = {n: replace(score, difference=close) for n, score in found.scores["full"].items()}
+    told = replace(found, scores={**found.scores, "full": full})
+    assert ("at no loss" in findings.verdict(told).headline) == (highest > 0)
+
+
 def test_two_seeds_are_an_anecdote(make: Make) -> None:
     runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in (0, 1)]
     said = findings.verdict(compare(runs))
@@ -156,6 +167,18 @@ def test_one_variant_has_nothing_to_be_compared_with(make: Make) -> None:
     assert "nothing to compare it with" in findings.verdict(found).headline
     assert found.fronts == {}
     assert "differences from" not in findings.markdown(found)
+
+
+def test_the_foot_tells_of_nothing_that_is_not_there(make: Make, found: Comparison) -> None:
+    alone, other = make("a", "full"), make("b", "separate")
+    one = findings.foot(compare([alone]))
+    assert "new examples" in one
+    assert not any(word in one for word in ("new seeds", "Holm", "TM", "±"))
+    both = findings.foot(compare([alone, other]))
+    assert "TM" in both
+    assert "Holm" not in both
+    every = findings.foot(found)
+    assert all(word in every for word in ("new seeds", "Holm", "TM", "±"))
 
 
 def test_labels_tell_what_differs(make: Make) -> None:

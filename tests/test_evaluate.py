@@ -43,10 +43,6 @@ def test_classes(task: Task, classes: int, seed: int) -> None:
     assert found["accuracy"] == np.mean(predicted == truth)
     assert found["f1"] == f1_score(truth, predicted, average="macro")
     assert found["mcc"] == matthews_corrcoef(truth, predicted)
-    table = np.zeros((classes, classes))
-    np.add.at(table, (truth, predicted), 1)
-    assert evaluate._f1(table) == pytest.approx(found["f1"])
-    assert evaluate._mcc(table) == pytest.approx(found["mcc"])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -76,7 +72,6 @@ def test_constants_give_zero() -> None:
     }  # fmt: skip
     assert metrics(TWO, same, same)["mcc"] == 0.0
     assert metrics(TWO, same, same)["accuracy"] == 1.0
-    assert interval(NUMBER, np.full(4, 2.0), truth) == (-1.0, 1.0)
 
 
 def test_nearly_constant_answers_are_no_warning() -> None:
@@ -86,22 +81,23 @@ def test_nearly_constant_answers_are_no_warning() -> None:
     assert math.isfinite(found["pearson"])
 
 
-def test_intervals() -> None:
+def test_intervals_are_those_of_the_textbook() -> None:
+    """Wilson's and Fisher's, but for what 500 examples leave open of the variance."""
     predicted, truth = drawn(3, 500, 1)
     right = int(np.sum(predicted == truth))
     assert interval(THREE, predicted, truth) == pytest.approx(
-        proportion_confint(right, 500, method="wilson")
+        proportion_confint(right, 500, method="wilson"), abs=5e-4
     )
-    values = truth + np.random.default_rng(0).normal(0, 1, 500)
-    r = stats.pearsonr(values, truth)
-    assert interval(NUMBER, values, truth.astype(float)) == pytest.approx(r.confidence_interval())
+    true = np.random.default_rng(1).normal(0, 1, 500)
+    values = true + np.random.default_rng(0).normal(0, 1, 500)
+    low, high = stats.pearsonr(values, true).confidence_interval()
+    assert interval(NUMBER, values, true) == pytest.approx((low, high), abs=0.15 * (high - low))
 
 
-@pytest.mark.parametrize("metric", ["f1", "mcc", "spearman"])
-def test_bootstrapped_intervals_hold_the_score(metric: str) -> None:
-    """And are about as wide as the bootstrap over examples by the reference makes them."""
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "mcc", "pearson", "spearman"])
+def test_intervals_are_as_wide_as_the_bootstrap(metric: str) -> None:
     rng = np.random.default_rng(5)
-    if metric == "spearman":
+    if metric in ("pearson", "spearman"):
         truth = rng.normal(size=300)
         predicted = truth + rng.normal(size=300)
         task = NUMBER.model_copy(update={"metric": metric})
@@ -111,10 +107,21 @@ def test_bootstrapped_intervals_hold_the_score(metric: str) -> None:
     low, high = interval(task, predicted, truth)
     value = metrics(task, predicted, truth)[metric]
     assert low < value < high
-    draws = rng.integers(0, 300, (80, 300))
+    draws = rng.integers(0, 300, (200, 300))
     spread = np.std([metrics(task, predicted[d], truth[d])[metric] for d in draws])
-    assert (high - low) / (2 * 1.96) == pytest.approx(spread, rel=0.35)
-    assert (low, high) == interval(task, predicted, truth), "no chance of its own"
+    assert (high - low) / (2 * 1.96) == pytest.approx(spread, rel=0.2)
+
+
+def test_what_shows_no_variance_is_not_certain() -> None:
+    truth = np.array([0.0, 1.0, 2.0, 5.0])
+    low, high = interval(NUMBER, np.full(4, 2.0), truth)
+    assert low == -high
+    assert high > 0.9
+    assert interval(NUMBER, truth[:1], truth[:1]) == (-1.0, 1.0)
+    assert interval(TWO, np.ones(1, int), np.ones(1, int)) == (0.0, 1.0)
+    low, high = interval(TWO, np.ones(9, int), np.ones(9, int))
+    assert 0.5 < low < 0.7
+    assert high == 1
 
 
 def test_the_two_aggregates() -> None:

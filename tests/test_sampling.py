@@ -211,7 +211,7 @@ def test_descriptions():
         ("temperature:2,lid:3", "temperature:T,cap:N"),
         ("sqrt:2", "takes no number"),
         ("each,cap:3", "takes no number"),
-        ("", "expected one of each, round-robin"),
+        ("", "none of each, round-robin"),
     ],
 )
 def test_unknown_texts(text, message):

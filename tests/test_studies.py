@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bough import studies, surgery, weighting
+from bough import studies
 from bough.cli import app
 from bough.families import Shape
 from bough.grid import Survey
@@ -54,8 +54,6 @@ def test_every_cell_of_every_budget_is_a_recipe_and_a_plan(file: Path):
                 "google-bert/bert-base-uncased" if shape is BERT else "minilm"
             )
             plans.append(plan_of(recipe.plan, recipe.tasks, shape))
-            surgery.parse(training.combine)
-            weighting.check(training.weighting)
             sizes = {name: SIZES[name] for name in recipe.tasks}
             parse(
                 training.sampling, sizes, training.batch, training.epochs, training.steps_per_epoch

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import bough
-from bough import demo, sampling, surgery, untrained, weighting
+from bough import demo, methods, sampling, untrained
 from bough.data import Data
 from bough.display import Lines
 from bough.mistakes import Mistake
@@ -117,7 +117,7 @@ def test_the_list_of_samplings_is_complete() -> None:
     assert forms == {form.partition(":")[0] for form in sampling.FORMS}
 
 
-@pytest.mark.parametrize("method", surgery.METHODS)
+@pytest.mark.parametrize("method", methods.COMBINATIONS)
 def test_every_combination(method: str, tiny_folder: Path, tmp_path: Path) -> None:
     recipe = folders.small(tiny_folder, **FEW, combine=method, plan="split@1/questions+similarity")
     run = train(recipe, tmp_path / "run")
@@ -130,7 +130,7 @@ def run_cells(recipe: Mapping[str, Any]) -> set[str]:
     return {name.split(".")[1] for name in fresh(recipe)}
 
 
-@pytest.mark.parametrize("method", weighting.METHODS)
+@pytest.mark.parametrize("method", methods.WEIGHTINGS)
 def test_every_weighting(method: str, tiny_folder: Path, tmp_path: Path) -> None:
     run = train(folders.small(tiny_folder, **FEW, weighting=method), tmp_path / "run")
     assert len(logged(run)) == 4

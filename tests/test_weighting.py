@@ -7,11 +7,12 @@ import pytest
 import torch
 import torchjd.scalarization as jd
 
+from bough.methods import WEIGHTINGS
 from bough.mistakes import Mistake
-from bough.weighting import METHODS, Weighting, parse
+from bough.weighting import Weighting, parse
 
 TASKS = ("a", "b", "c")
-every_method = pytest.mark.parametrize("method", METHODS)
+every_method = pytest.mark.parametrize("method", WEIGHTINGS)
 
 
 def make(method: str, tasks=TASKS, weights=None, seed: int = 0) -> Weighting:
@@ -268,7 +269,7 @@ def test_the_global_generator_is_left_alone(method):
 
 
 def test_only_famo_looks_back():
-    assert {method for method in METHODS if make(method).looks_back} == {"famo"}
+    assert {method for method in WEIGHTINGS if make(method).looks_back} == {"famo"}
     weighting = make("famo")
     weighting.scale(draw(0))
     with pytest.raises(ValueError, match="looks back"):
@@ -282,7 +283,7 @@ def test_only_famo_looks_back():
     ("text", "message"),
     [
         ("uncertanty", "did you mean 'uncertainty'"),
-        ("", "expected one of static"),
+        ("", "none of static"),
         ("famo:2", "takes no number"),
         ("dwa:x", "above 0"),
         ("dwa:0", "above 0"),
@@ -308,7 +309,7 @@ WORKER = """
     store = distributed.FileStore(str(folder / "store"), 2)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
     found = {}
-    for method in here.METHODS:
+    for method in here.WEIGHTINGS:
         weighting = here.make(method)
         for seed in range(8):
             tasks = here.TASKS if rank == 0 else ("a", "b")
@@ -331,6 +332,6 @@ def test_all_processes_weigh_alike(tmp_path):
     ]
     assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
     one, other = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
-    for method in METHODS:
+    for method in WEIGHTINGS:
         assert set(one[method]) == set(TASKS)
         assert {task: one[method][task] for task in ("a", "b")} == other[method]

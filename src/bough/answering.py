@@ -84,12 +84,16 @@ def _answer(model: Model, asked: Asked, target: Path | None) -> None:
         return
     with replacing(target) as file:
         jsonl = target.suffix == ".jsonl"
-        _write(found, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
+        rows = _write(found, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
+    print(f"{rows:,} {'row' if rows == 1 else 'rows'} answered: {target}", file=sys.stderr)
 
 
-def _write(found: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV) -> None:
+def _write(found: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV) -> int:
+    rows = 0
     for label, answered in found:
         writer.write(label, answered)
+        rows += 1
+    return rows
 
 
 def answers(model: Model, asked: Iterable[Row]) -> Iterator[tuple[str, dict[str, Answer]]]:
@@ -217,7 +221,7 @@ class _CSV:
         self.columns = [
             column
             for task in tasks
-            for column in ([task, f"{task} score"] if model.tasks[task].labels else [task])
+            for column in ([task, f"{task}_score"] if model.tasks[task].labels else [task])
         ]
         self.table = csv.writer(file, lineterminator="\n")
         self.table.writerow(["id", *self.columns])
@@ -227,5 +231,5 @@ class _CSV:
         for task, answer in answered.items():
             cells[task] = answer.label if answer.value is None else f"{answer.value:.4f}"
             if answer.score is not None:
-                cells[f"{task} score"] = f"{answer.score:.4f}"
+                cells[f"{task}_score"] = f"{answer.score:.4f}"
         self.table.writerow([label, *(cells.get(column, "") for column in self.columns)])

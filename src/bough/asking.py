@@ -45,8 +45,14 @@ class Answer:
     value: float | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Without what does not apply, for JSON."""
-        return {k: v for k, v in vars(self).items() if v is not None}
+        """For JSON: without what does not apply, and no more digits than single precision has."""
+        return {k: _rounded(v) for k, v in vars(self).items() if v is not None}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _rounded(share) for name, share in value.items()}
+    return round(value, 6) if isinstance(value, float) else value
 
 
 @dataclass

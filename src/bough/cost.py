@@ -43,8 +43,9 @@ class Cost:
             f"to serve     {self.bytes_to_serve / 2**20:,.0f} MiB as fp32",
             f"one text     {_short(self.flops_together)}FLOP for all tasks at once, "
             f"{_short(alone)}FLOP one by one ({self.length} tokens)",
-            f"steps        {', '.join(map(str, self.steps))} "
-            f"when 1 to {len(self.steps)} tasks ask about one text",
+            f"steps        {', '.join(map(str, self.steps))} when "
+            + ("the task asks" if len(self.steps) == 1 else f"1 to {len(self.steps)} tasks ask")
+            + " about one text",
         ]
         width = max(map(len, self.flops_per_example))
         for task, flops in self.flops_per_example.items():

@@ -30,7 +30,7 @@ class Sheet:
 def split(text: str, said: str, wanted: Iterable[str]) -> Sheet:
     """Take a file's text apart; `wanted` columns help to tell which delimiter it uses."""
     # newline="" keeps line ends as they are, so that quoted ones survive and lines count.
-    lines = list(io.StringIO(text, newline=""))
+    lines = list(io.StringIO(text.rstrip("\r\n"), newline=""))
     first = next(number for number, line in enumerate(lines) if line.strip())
     with _long_fields():
         delimiter = _delimiter(lines[first], set(wanted), said)
@@ -144,7 +144,9 @@ def _records(lines: list[str], first: int, delimiter: str, width: int) -> _Found
         except csv.Error:
             why = "a quote opens a field and does not close it; double quotes inside a quoted field"
         else:
-            if not cells or (len(cells) == 1 < width and not cells[0].strip()):
+            if width == 1:  # a blank line is an empty field: rows are not to be miscounted
+                cells = cells or [""]
+            elif not cells or (len(cells) == 1 and not cells[0].strip()):
                 continue  # a blank line is no row
             if len(cells) != width:
                 fields = "1 field" if len(cells) == 1 else f"{len(cells)} fields"

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bough import statistics
 from bough.batches import Examples, by_tokens, collate
 from bough.losses import answers, loss
 from bough.network import Network
 from bough.tasks import SIGNED, Task
 
 TOKENS = 4096  # per pass
-DRAWS = 500  # of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,13 @@ def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[st
         return {"pearson": 0.0, "spearman": 0.0}
     from scipy import stats
 
-    return {
-        "pearson": _number(_pearson(predicted, truth).statistic),
-        "spearman": _number(stats.spearmanr(predicted, truth).statistic),
-    }
+    # In single precision a correlation is right to four or five digits only.
+    predicted, truth = predicted.astype(np.float64), truth.astype(np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        pearson = stats.pearsonr(predicted, truth).statistic
+    spearman = stats.spearmanr(predicted, truth).statistic
+    return {"pearson": _number(pearson), "spearman": _number(spearman)}
 
 
 def _flat(predicted: NDArray[Any], truth: NDArray[Any]) -> bool:
@@ -81,63 +84,15 @@ def _flat(predicted: NDArray[Any], truth: NDArray[Any]) -> bool:
     return len(truth) < 2 or bool(np.ptp(predicted) == 0 or np.ptp(truth) == 0)
 
 
-def _pearson(predicted: NDArray[Any], truth: NDArray[Any]) -> Any:
-    """In double precision: in single a correlation is right to four or five digits only."""
-    from scipy import stats
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        return stats.pearsonr(predicted.astype(np.float64), truth.astype(np.float64))
-
-
 def _number(value: float) -> float:
     return 0.0 if np.isnan(value) else float(value)
 
 
-def interval(
-    task: Task, predicted: NDArray[Any], truth: NDArray[Any], level: float = 0.95
-) -> tuple[float, float]:
-    """Where the task's metric would lie on other examples of the same kind.
-
-    Wilson's interval for accuracy, Fisher's for Pearson's r, the bootstrap over examples for the
-    others.
-    """
-    from scipy import stats
-
-    name, n = task.metric_name, len(truth)
-    if name == "accuracy":
-        right = int(np.sum(predicted == truth))
-        low, high = stats.binomtest(right, n).proportion_ci(level, method="wilson")
-        return float(low), float(high)
-    if name == "pearson":
-        if n < 4 or _flat(predicted, truth):
-            return -1.0, 1.0
-        low, high = _pearson(predicted, truth).confidence_interval(level)
-        return float(low), float(high)
-    rng = np.random.default_rng(0)
-    if name == "spearman":
-        draws = rng.integers(0, n, (DRAWS, n))
-        scores = [metrics(task, predicted[d], truth[d])[name] for d in draws]
-    else:
-        # Drawing examples is drawing cells of the table of truths and answers.
-        table = np.bincount(truth * task.classes + predicted, minlength=task.classes**2)
-        tables = rng.multinomial(n, table / n, DRAWS).reshape(-1, task.classes, task.classes)
-        scores = [_f1(t) if name == "f1" else _mcc(t) for t in tables.astype(np.float64)]
-    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
-def _f1(table: NDArray[np.float64]) -> float:
-    """Macro F1 of a table [truth, answer]; a class that never occurs in it counts as 0."""
-    both = table.sum(0) + table.sum(1)
-    return float(np.mean(2 * np.diagonal(table) / np.maximum(both, 1)))
-
-
-def _mcc(table: NDArray[np.float64]) -> float:
-    """Matthews' correlation of a table [truth, answer], for two classes or more."""
-    n, said, true = table.sum(), table.sum(0), table.sum(1)
-    spread = (n**2 - said @ said) * (n**2 - true @ true)
-    return float((np.trace(table) * n - said @ true) / np.sqrt(spread)) if spread > 0 else 0.0
+def interval(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> tuple[float, float]:
+    """Where the task's metric would lie on other examples of the same kind, at 95 %."""
+    metric = task.metric_name
+    _, each = statistics.shares(metric, predicted, truth, len(task.labels or ()))
+    return statistics.mean([each[None]]).interval(kind=metric)
 
 
 def score(

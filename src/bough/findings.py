@@ -104,9 +104,10 @@ def _alone(found: Comparison) -> Verdict:
         tasks[name] = (
             f"{name}: {metric} {number(own[name].value)}, between {number(low)} and {number(high)}."
         )
-    head = f"One variant, {only.label}, on {_seeds(many)}: there is nothing to compare it with."
-    if many == 1:
-        head += " With one seed the intervals leave out what another seed would change."
+    head = (
+        f"One finished variant, {only.label}, on {_seeds(many)}: there is nothing to compare it "
+        "with."
+    )
     return Verdict(head, tasks, (), found.notes)
 
 
@@ -190,12 +191,7 @@ def _headline(found: Comparison) -> str:
             f"{best.label} is best: {what} {number(found.scores[best.label][column].value)}, "
             f"{number(d.value)} ± {number(d.half)} above {base.label}{_saving(found, best)}."
         )
-    unharmed = [
-        v
-        for v in told
-        if not any(s.difference and s.difference.real and s.difference.value < 0
-                   for s in found.scores[v.label].values())
-    ]  # fmt: skip
+    unharmed = [v for v in told if not _harmed(found, v)]
     thrifty = min(unharmed, key=_bytes, default=None)
     if thrifty is not None and _bytes(thrifty) < 0.98 * _bytes(base):
         cut = _bytes(thrifty) / _bytes(base) - 1
@@ -208,6 +204,13 @@ def _headline(found: Comparison) -> str:
     if all(apart(v).real and apart(v).value < 0 for v in told):
         return f"{base.label} is best: every other variant scores less ({what})."
     return f"No variant beats {base.label} by a difference that {_seeds(few)} can show ({what})."
+
+
+def _harmed(found: Comparison, v: Variant) -> bool:
+    """Whether something may be worse, by its own interval: "no loss" is a claim to be careful with,
+    and the correction for many comparisons would make it easier."""
+    differences = (score.difference for score in found.scores[v.label].values())
+    return any(d.interval[1] < 0 for d in differences if d)
 
 
 def _bytes(v: Variant) -> float:
@@ -305,11 +308,24 @@ def _named(found: Comparison, v: Variant) -> str:
     return f"{v.label} (baseline)" if v is found.baseline and found.others else v.label
 
 
-FOOT = (
-    "In brackets and after ±: 95 % intervals over new seeds and new examples. p is corrected for "
-    "the comparisons of its column (Holm); * marks p < .05. TM: raw score x (baseline's time / "
-    "time) x (baseline's memory / memory)."
-)
+def foot(found: Comparison) -> str:
+    """How to read the tables, as far as they are there."""
+    seeds = [len(v.seeds) for v in found.variants]
+    over = (
+        "new examples; another seed would change more"
+        if max(seeds) == 1
+        else (
+            "new seeds and new examples"
+            + (" (of one seed: new examples only)" if 1 in seeds else "")
+        )
+    )
+    said = [f"In brackets{' and after ±' if found.others else ''}: 95 % intervals over {over}."]
+    given = [s.difference for own in found.scores.values() for s in own.values() if s.difference]
+    if any(d.p is not None for d in given):
+        said.append("p is corrected for the comparisons of its column (Holm); * marks p < .05.")
+    if found.others:
+        said.append("TM: raw score x (baseline's time / time) x (baseline's memory / memory).")
+    return " ".join(said)
 
 
 def markdown(found: Comparison) -> str:
@@ -321,7 +337,7 @@ def markdown(found: Comparison) -> str:
         against = _plain(found.baseline.label)
         parts += [f"Differences from {against}:", "", _pipes(*differences(found)), ""]
         parts += ["Costs:", "", _pipes(*spending(found)), ""]
-    parts += [FOOT.replace("*", r"\*"), ""]
+    parts += [_plain(foot(found)), ""]
     parts += [f"- {_plain(note)}" for note in said.notes]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -367,7 +383,7 @@ def show(found: Comparison) -> None:
         for row in body:
             table.add_row(*map(_broken, row))
         console.print(table, markup=False)
-    console.print(FOOT, style="dim", markup=False, highlight=False)
+    console.print(foot(found), style="dim", markup=False, highlight=False)
 
 
 def _broken(text: str) -> str:

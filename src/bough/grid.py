@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from bough import notation, sampling
+from bough import notation
 from bough.draft import Draft, mapped
 from bough.mistakes import Mistake, nearest
 from bough.recipe import Recipe
@@ -352,8 +352,7 @@ def _told(value: Any) -> str:
 
 
 def check(recipes: Iterable[Recipe]) -> None:
-    """Refuse at once what would fail a run later: words, plans, the data folder."""
-    from bough import surgery, weighting
+    """Refuse at once what would fail a run later: plans, the data folder."""
     from bough.encoder import find
     from bough.families import Shape
     from bough.network import plan_of
@@ -361,15 +360,10 @@ def check(recipes: Iterable[Recipe]) -> None:
     shapes: dict[str, Shape | None] = {}
     seen: set[str] = set()
     for recipe in recipes:
-        training = recipe.training
-        words = [training.sampling, training.combine, training.weighting, recipe.data]
-        key = json.dumps([recipe.encoder, recipe.plan, list(recipe.tasks), words])
+        key = json.dumps([recipe.encoder, recipe.plan, list(recipe.tasks), recipe.data])
         if key in seen:
             continue
         seen.add(key)
-        sampling.check(training.sampling)
-        surgery.parse(training.combine)
-        weighting.check(training.weighting)
         assert recipe.root
         if recipe.encoder not in shapes:
             try:

@@ -22,7 +22,7 @@ from bough.files import write_atomically
 from bough.mistakes import Mistake
 from bough.recipe import RESERVED, Recipe
 from bough.rows import Rows
-from bough.tables import Wanted, open_table
+from bough.tables import Wanted, check_name, open_table
 from bough.tasks import SPLITS, Split, Task, listed
 
 WORDS: dict[str, Split] = {
@@ -79,6 +79,8 @@ def init(
 ) -> Written:
     """Look at the files, guess the tasks, write the recipe and the splits it needs."""
     out = Path(out)
+    for file in files:
+        check_name(Path(file))
     _may_write(out)
     if len(text) > 2:
         raise Mistake(f"--text was given {len(text)} times; a task judges one text or a pair")

@@ -1,4 +1,8 @@
-"""A method by its name, and a number where it has one: `pcgrad`, `cagrad`, `cagrad:0.4`."""
+"""The methods a recipe can name for gradients and losses, with a number where one has it.
+
+`pcgrad`, `cagrad`, `cagrad:0.4`. What they do is in `surgery` and `weighting`; a recipe is checked
+when it is read, long before those are needed.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +32,49 @@ class Number:
         return f"above {self.low:g}" if self.above else f"from {self.low:g} on"
 
 
-def read(key: str, text: str, methods: Mapping[str, Number | None]) -> tuple[str, float]:
-    """The name and number that a recipe's key gives; nan for a method that has no number."""
+# How the tasks' gradients become one.
+COMBINATIONS: dict[str, Number | None] = {
+    "sum": None,
+    "mean": None,
+    "random": None,  # https://arxiv.org/abs/2111.10603
+    "pcgrad": None,  # https://arxiv.org/abs/2001.06782
+    "gradvac": Number(0.5, high=1.0),  # rate of its targets; https://arxiv.org/abs/2010.05874
+    "cagrad": Number(0.4),  # radius around the mean; https://arxiv.org/abs/2110.14048
+    "mgda": None,  # https://arxiv.org/abs/1810.04650
+    "imtl-g": None,  # https://openreview.net/forum?id=IMPnRXEWpvr
+    "aligned-mtl": None,  # https://arxiv.org/abs/2305.19000
+    "upgrad": None,  # https://arxiv.org/abs/2406.16232
+    "dualproj": None,  # https://arxiv.org/abs/1706.08840
+    "fairgrad": Number(1.0, above=True),  # alpha; https://arxiv.org/abs/2402.15638
+}
+
+# How much each task's loss counts.
+WEIGHTINGS: dict[str, Number | None] = {
+    "static": None,
+    "uncertainty": None,  # https://arxiv.org/abs/1705.07115
+    "imtl-l": None,  # https://openreview.net/forum?id=IMPnRXEWpvr
+    "dwa": Number(2.0, above=True),  # temperature; https://arxiv.org/abs/1803.10704
+    "famo": None,  # https://arxiv.org/abs/2306.03792
+    "geometric": None,  # https://arxiv.org/abs/1904.08492
+    "tchebycheff": Number(0.1, above=True),  # smoothing; https://arxiv.org/abs/2402.19078
+    "random": None,  # https://arxiv.org/abs/2111.10603
+}
+
+
+def read(text: str, methods: Mapping[str, Number | None]) -> tuple[str, float]:
+    """The name and number in a recipe's text; nan for a method that has no number."""
     name, colon, given = (part.strip() for part in text.partition(":"))
     if name not in methods:
-        known = ", ".join(methods)
-        raise Mistake(f"{key} is {text!r}; expected one of {known}{nearest(name, methods)}")
+        raise Mistake(f"{text!r} is none of {', '.join(methods)}{nearest(name, methods)}")
     number = methods[name]
     if number is None:
         if colon:
-            raise Mistake(f"{key} is {text!r}, but {name!r} takes no number")
+            raise Mistake(f"{text!r}: {name!r} takes no number")
         return name, math.nan
     try:
         value = float(given) if colon else number.default
     except ValueError:
         value = math.nan
     if not number.fits(value):
-        raise Mistake(f"{key} is {text!r}; the number of {name!r} must be {number}")
+        raise Mistake(f"{text!r}: the number of {name!r} must be {number}")
     return name, value

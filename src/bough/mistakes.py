@@ -16,5 +16,5 @@ class Mistake(Exception):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` when a known word is close, else nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from bough import notation
+from bough import methods, notation, sampling
 from bough.draft import Draft, mapped
 from bough.mistakes import Mistake, nearest
 from bough.tables import place
@@ -282,6 +282,11 @@ class Recipe(BaseModel):
         if select not in known:
             said = f"{select!r} is no score; expected {listed(known)}{nearest(select, known)}"
             yield ("training", "select"), said
+        for key, check in _METHODS.items():
+            try:
+                check(getattr(self.training, key))
+            except Mistake as mistake:
+                yield ("training", key), str(mistake)
         lengths = [k for k in ("steps", "tokens", "minutes") if getattr(self.training, k)]
         if self.training.phases and lengths:
             said = f"phases have their own lengths; leave `{lengths[0]}` out"
@@ -289,6 +294,13 @@ class Recipe(BaseModel):
         if len(lengths) > 1:
             said = f"the run has its length by `{lengths[0]}` already; keep one of the two"
             yield ("training", lengths[1]), said
+
+
+_METHODS: dict[str, Callable[[str], object]] = {
+    "sampling": sampling.check,
+    "combine": lambda text: methods.read(text, methods.COMBINATIONS),
+    "weighting": lambda text: methods.read(text, methods.WEIGHTINGS),
+}
 
 
 def schema() -> dict[str, Any]:

@@ -222,7 +222,7 @@ def _checked(name: str, task: Task, table: Table, policy: Policy, use: Use) -> R
     if total == 0:
         raise Mistake(f"task {name!r}: {table.source} has no rows")
     if skipped and (policy == "error" or len(skipped) == total):
-        raise Mistake(_sentence(name, table, skipped))
+        raise Mistake(_sentence(name, table, skipped, use))
     kept = [index for index in range(len(table.lines)) if index not in bad]
     return Rows(
         texts=[tuple(column[index] for column in texts) for index in kept],
@@ -347,11 +347,13 @@ def _named(row: Skipped, unit: str = "line") -> str:
     return f"{unit} {row.line}{column}: {row.why} (found {row.value})"
 
 
-def _sentence(name: str, table: Table, skipped: Sequence[Skipped]) -> str:
+def _sentence(name: str, table: Table, skipped: Sequence[Skipped], use: Use = "needed") -> str:
     """The first bad row in full, the others counted, and the way out."""
     total = len(table.lines) + len(table.broken)
     first = f"task {name!r}: {table.source} {_named(skipped[0], table.unit)}"
     if len(skipped) == total:
         return f"{first}; none of the {total:,} rows can be used"
     mend = f"{len(skipped):,} of {total:,} rows {'is' if len(skipped) == 1 else 'are'} bad"
-    return f"{first}; {mend}: mend the file, or set `rows: skip` to go on without"
+    # Rows without labels are to be answered, and an answer to some of them is none.
+    way = "" if use == "ignored" else ", or set `rows: skip` to go on without"
+    return f"{first}; {mend}: mend the file{way}"

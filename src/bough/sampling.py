@@ -14,10 +14,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from bough.mistakes import Mistake, nearest
+
+if TYPE_CHECKING:  # a recipe asks here when it is read, which is to be at once
+    import numpy as np
 
 FORMS = (
     "each",
@@ -134,9 +136,9 @@ class BySize(Sampler):
     def probabilities(self, epoch: int) -> dict[str, float]:
         """How likely each task is drawn in a step of this epoch."""
         # Logarithms, so that a large alpha on large sets does not overflow.
-        logs = self.alpha(epoch) * np.log(np.array(self.sizes, dtype=np.float64))
-        weights = np.exp(logs - logs.max())
-        return dict(zip(self.tasks, (weights / weights.sum()).tolist(), strict=True))
+        logs = [self.alpha(epoch) * math.log(size) for size in self.sizes]
+        weights = [math.exp(log - max(logs)) for log in logs]
+        return {t: w / sum(weights) for t, w in zip(self.tasks, weights, strict=True)}
 
     def steps(self, epoch: int) -> int:
         return self.per_epoch
@@ -247,27 +249,24 @@ def _read(text: str) -> tuple[str, dict[str, float]]:
     head, *rest = (part.strip() for part in text.split(","))
     word, colon, _ = (part.strip() for part in head.partition(":"))
     if word not in _WORDS:
-        raise Mistake(
-            f"training.sampling is {text!r}; expected one of {', '.join(FORMS)}"
-            + nearest(word, _WORDS)
-        )
+        raise Mistake(f"{text!r} is none of {', '.join(FORMS)}{nearest(word, _WORDS)}")
     if word not in ("power", "temperature"):
         if colon or rest:
-            raise Mistake(f"training.sampling is {text!r}, but {word!r} takes no number")
+            raise Mistake(f"{text!r}: {word!r} takes no number")
         return word, {}
     numbers = {word: _number(text, head, word)}
     if word == "temperature" and len(rest) == 1 and rest[0].partition(":")[0].strip() == "cap":
         numbers["cap"] = _number(text, rest[0], "cap")
     elif rest:
         more = "temperature:T or temperature:T,cap:N" if word == "temperature" else "power:A"
-        raise Mistake(f"training.sampling is {text!r}; expected {more}")
+        raise Mistake(f"{text!r}: expected {more}")
     if word == "power" and numbers["power"] < 0:
-        raise Mistake(f"training.sampling is {text!r}; the power must be 0 or more")
+        raise Mistake(f"{text!r}: the power must be 0 or more")
     if word == "temperature" and numbers["temperature"] <= 0:
-        raise Mistake(f"training.sampling is {text!r}; the temperature must be above 0")
+        raise Mistake(f"{text!r}: the temperature must be above 0")
     cap = numbers.get("cap", 1.0)
     if cap < 1 or cap != int(cap):
-        raise Mistake(f"training.sampling is {text!r}; the cap must be a whole number from 1 on")
+        raise Mistake(f"{text!r}: the cap must be a whole number from 1 on")
     return word, numbers
 
 
@@ -277,5 +276,5 @@ def _number(text: str, part: str, word: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise Mistake(f"training.sampling is {text!r}; {word!r} needs a number, as in '{word}:2'")
+        raise Mistake(f"{text!r}: {word!r} needs a number, as in '{word}:2'")
     return value

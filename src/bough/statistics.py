@@ -176,7 +176,9 @@ class Estimate:
         if kind in ("accuracy", "f1"):
             return _wilson(value, half, self._z(1 - level) ** 2 / (self.example_degrees + 1))
         if kind in SIGNED and abs(value) < 1:  # Fisher's scale, on which r's error is even
-            middle, wide = math.atanh(value), half / (1 - value * value)
+            # A constant answer shows no variance: what chance alone would give stands.
+            least = self._z(1 - level) / math.sqrt(self.example_degrees + 1)
+            middle, wide = math.atanh(value), half / (1 - value * value) if half > 0 else least
             return math.tanh(middle - wide), math.tanh(middle + wide)
         return value - half, value + half
 
@@ -199,6 +201,8 @@ class Estimate:
 
     def _half(self, alpha: float) -> float:
         z = self._z(alpha)
+        if math.isinf(z):  # one example
+            return z
         square = z * z * self.examples
         if self.whole and self.seeds > 0:
             t = _t(alpha, self.seed_degrees)

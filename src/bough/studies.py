@@ -5,10 +5,13 @@ Each is a survey file in `recipes/studies`; its keys `asks`, `printed` and `foun
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from bough.grid import Survey
 from bough.mistakes import Mistake
@@ -42,20 +45,23 @@ def every() -> list[Study]:
 
 def show() -> None:
     """Print what each asks, what was printed, what we found, and the command."""
-    console = Console(highlight=False)
+    # Where there is no terminal to fit, lines are as long as a page is wide.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
     for study in every():
         told = study.survey
         cells = told.resolved(next(iter(told.budgets), None))
         number = cells.search.trials if cells.search is not None else len(cells.cells)
         size = "trials" if cells.search is not None else "cells"
-        console.print(f"[bold]{study.name}[/]  [dim]{number} {size}, {len(cells.seeds)} seeds[/]")
+        seeds = "1 seed" if len(cells.seeds) == 1 else f"{len(cells.seeds)} seeds"
+        console.print(f"[bold]{study.name}[/]  [dim]{number} {size}, {seeds}[/]")
+        words = Table.grid(padding=(0, 1))
         for head, text in (
             ("asks", told.asks),
             ("printed", told.printed),
             ("found", told.found or "not run yet"),
         ):
-            console.print(f"  {head + ':':9}", end="")
-            console.print(" ".join(text.split()), markup=False, soft_wrap=True)
+            words.add_row(f"  {head}:", Text(" ".join(text.split())))
+        console.print(words)
         console.print(f"  [green]bough survey {_short(study.file)}[/]\n", soft_wrap=True)
     console.print(
         "Sizes: --budget small (MiniLM on a CPU, minutes a run; the usual one), medium,\n"

@@ -33,40 +33,16 @@ from torchjd.aggregation import (
 from torchjd.linalg import DualConeProjector
 
 from bough import methods
-from bough.methods import Number
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-
-# Each method's name, and its number where it has one (`cagrad:0.4`).
-METHODS: dict[str, Number | None] = {
-    "sum": None,
-    "mean": None,
-    "random": None,  # https://arxiv.org/abs/2111.10603
-    "pcgrad": None,  # https://arxiv.org/abs/2001.06782
-    "gradvac": Number(
-        0.5, high=1.0
-    ),  # rate of the moving targets; https://arxiv.org/abs/2010.05874
-    "cagrad": Number(0.4),  # radius around the mean; https://arxiv.org/abs/2110.14048
-    "mgda": None,  # https://arxiv.org/abs/1810.04650
-    "imtl-g": None,  # https://openreview.net/forum?id=IMPnRXEWpvr
-    "aligned-mtl": None,  # https://arxiv.org/abs/2305.19000
-    "upgrad": None,  # https://arxiv.org/abs/2406.16232
-    "dualproj": None,  # https://arxiv.org/abs/1706.08840
-    "fairgrad": Number(1.0, above=True),  # alpha; https://arxiv.org/abs/2402.15638
-}
-
-
-def parse(text: str) -> tuple[str, float]:
-    """A method's name and number, as a recipe's `training.combine` gives them."""
-    return methods.read("training.combine", text, METHODS)
 
 
 class Surgeon:
     """Coefficients for one method, with what it remembers between steps."""
 
     def __init__(self, method: str, generator: torch.Generator):
-        self.name, self.number = parse(method)
+        self.name, self.number = methods.read(method, methods.COMBINATIONS)
         self.generator = generator
         self.targets: dict[str, dict[str, float]] = {}  # GradVac's, by group and pair of tasks
 

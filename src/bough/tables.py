@@ -76,6 +76,15 @@ def place(path: str, root: Path) -> Path:
 
 def read_bytes(path: Path) -> bytes:
     """The file's bytes, or what is wrong with its name."""
+    check_name(path)
+    try:
+        return path.read_bytes()
+    except OSError as fault:
+        raise _unreadable(path, fault) from None
+
+
+def check_name(path: Path) -> None:
+    """Refuse a name that leads to no file."""
     try:
         if path.is_dir():
             raise Mistake(f"{path} is a folder; name a file in it")
@@ -83,10 +92,13 @@ def read_bytes(path: Path) -> bytes:
             raise Mistake(f"{path} does not exist{_neighbour(path)}")
         if not path.is_file():
             raise Mistake(f"{path} is no regular file; write its contents to one")
-        return path.read_bytes()
     except (OSError, ValueError) as fault:
-        why = fault.strerror if isinstance(fault, OSError) and fault.strerror else fault
-        raise Mistake(f"{shorten(str(path), 200)} cannot be read: {why}") from None
+        raise _unreadable(path, fault) from None
+
+
+def _unreadable(path: Path, fault: OSError | ValueError) -> Mistake:
+    why = fault.strerror if isinstance(fault, OSError) and fault.strerror else fault
+    return Mistake(f"{shorten(str(path), 200)} cannot be read: {why}")
 
 
 def _neighbour(path: Path) -> str:

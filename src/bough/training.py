@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bough import card, measure, predictions, signals, surgery, untrained, weighting
+from bough import card, measure, predictions, signals, untrained
 from bough import encoder as encoders
 from bough.batches import Deck, Examples, parts
 from bough.course import Course, Place
@@ -158,8 +158,6 @@ class Trainer:
         few = recipe.training.evaluate_rows
         self.sample = {name: own.sample(few) for name, own in self.dev.items()}
         # Whatever can be wrong with the settings is found before anything is written.
-        surgery.parse(recipe.training.combine)
-        weighting.check(recipe.training.weighting)
         phases = recipe.training.phases or (None,)
         self.courses = [Course.of(recipe.training, phase, self.train) for phase in phases]
         self.place = Place()

@@ -17,19 +17,7 @@ import torch
 from torch import Tensor, distributed
 
 from bough import methods
-from bough.methods import Number
 
-# Each weighting's name, and its number where it has one (`dwa:2`).
-METHODS: dict[str, Number | None] = {
-    "static": None,
-    "uncertainty": None,  # https://arxiv.org/abs/1705.07115
-    "imtl-l": None,  # https://openreview.net/forum?id=IMPnRXEWpvr
-    "dwa": Number(2.0, above=True),  # temperature; https://arxiv.org/abs/1803.10704
-    "famo": None,  # https://arxiv.org/abs/2306.03792
-    "geometric": None,  # https://arxiv.org/abs/1904.08492
-    "tchebycheff": Number(0.1, above=True),  # smoothing; https://arxiv.org/abs/2402.19078
-    "random": None,  # https://arxiv.org/abs/2111.10603
-}
 _TINY = 1e-8  # FAMO's and the geometric mean's losses are kept above this
 _RATE = 0.025  # learning rate of what a weighting learns itself, as in FAMO's paper
 
@@ -259,7 +247,7 @@ class Famo(Learned):
 
 def parse(text: str, weights: Mapping[str, float], generator: torch.Generator) -> Weighting:
     """The weighting that `training.weighting` names, on top of each task's given weight."""
-    name, number = check(text)
+    name, number = methods.read(text, methods.WEIGHTINGS)
     match name:
         case "static":
             return Static(weights)
@@ -277,11 +265,6 @@ def parse(text: str, weights: Mapping[str, float], generator: torch.Generator) -
             return Tchebycheff(weights, number)
         case _:
             return Random(weights, generator)
-
-
-def check(text: str) -> tuple[str, float]:
-    """The name and number in a text; refuses what names no weighting."""
-    return methods.read("training.weighting", text, METHODS)
 
 
 def _values(losses: Mapping[str, Tensor]) -> dict[str, float]:

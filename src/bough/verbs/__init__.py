@@ -11,7 +11,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory or a model folder.")]
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run directory, a model folder or a hub id.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

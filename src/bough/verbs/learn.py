@@ -64,6 +64,10 @@ def train(
         raise Mistake(
             "--resume goes on with the run's own recipe and place; leave -o and --set out"
         )
+    from bough.recipe import Recipe
+
+    # What is wrong with it is said at once, before torch is loaded.
+    told = None if recipe is None else Recipe.read(recipe, overrides or ())
     from bough.display import for_terminal
     from bough.mirrors import mirrored
     from bough.training import new_folder
@@ -73,11 +77,7 @@ def train(
     folder = resume or out or new_folder(recipe)
     display = mirrored(for_terminal(), mirror or (), folder)
     with _interruptible(folder):
-        if resume is not None:
-            run = go_on(folder, display)
-        else:
-            assert recipe is not None
-            run = start(recipe, folder, overrides or (), display)
+        run = go_on(folder, display) if told is None else start(told, folder, display=display)
     _print_scores(run.scores, run.folder)
     print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
 

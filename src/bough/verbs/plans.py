@@ -55,6 +55,8 @@ def plan(
         )
     else:
         print(f"{found}\n\n{told}")
+        if encoder is None:
+            print("\nSizes as in BERT-base; --encoder takes those of another.")
 
 
 def _outputs(tasks: str) -> dict[str, int]:

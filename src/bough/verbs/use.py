@@ -15,7 +15,9 @@ def predict(
     run: RunPath,
     file: Annotated[
         str,
-        typer.Argument(metavar="[FILE|-]", help="Texts: .txt, .csv, .tsv, .jsonl; - for stdin."),
+        typer.Argument(
+            metavar="[FILE|-]", help="Texts: .txt, .csv, .tsv, .jsonl, .parquet; - for stdin."
+        ),
     ] = "-",
     task: Annotated[
         list[str] | None, typer.Option("--task", metavar="T", help="Only this task (repeatable).")
