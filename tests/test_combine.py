@@ -353,6 +353,17 @@ def test_cosines_leave_out_what_is_not_there():
         combiner.take("para")
 
 
+def test_cosines_are_of_those_that_share():
+    """Two groups at one place: nothing is said of tasks that have nothing in common there."""
+    one, other = (nn.Parameter(torch.zeros(3)) for _ in range(2))
+    groups = [Group(("a", "b"), [one]), Group(("c", "d"), [other])]
+    combiner = Combiner("sum", groups, tuple("abcd"), generator())
+    for task, parameter in (("a", one), ("b", one), ("c", other), ("d", other)):
+        parameter.grad = torch.tensor([1.0, ord(task) % 3, 0.5])
+        combiner.take(task)
+    assert set(combiner.cosines({"layer 1": [one, other]})["layer 1"]) == {"a+b", "c+d"}
+
+
 def test_cosines_need_the_tasks_apart():
     net = Net()
     combiner = net.combiner("sum")

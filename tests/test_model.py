@@ -87,6 +87,21 @@ def test_a_pair_is_answered_by_all_tasks_on_pairs(model: MultiTaskModel) -> None
         assert found[name].plain() == {"value": round(value, 6)}
 
 
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (5, "5 is no text"),
+        ("half \ud800", r"text 1: \\ud800 is half a character"),
+        (["fine", ()], r"text 2 is \(\)"),
+        ([b"bytes"], "text 1 is b'bytes'"),
+    ],
+)
+def test_what_is_no_text(texts: Any, said: str, model: MultiTaskModel) -> None:
+    for ask in (model.predict, model.encode):
+        with pytest.raises(Mistake, match=said):
+            ask(texts)
+
+
 def test_order_is_kept_whatever_the_lengths(
     model: MultiTaskModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -639,6 +639,22 @@ def test_dropout_is_reproducible(tiny_encoder: Encoder) -> None:
         assert not torch.equal(one[task], other[task])
 
 
+@pytest.mark.parametrize("text", ["full", "split@1", "split@1, feed:a>b", "feed~:a>b"])
+def test_a_pass_is_the_same_without_gradients(text: str, tiny_encoder: Encoder) -> None:
+    """With the same dropout: FAMO looks at a step's losses again."""
+    model = tiny.network(text, TASKS, tiny_encoder, stir=0.1)
+
+    def run() -> dict[str, Tensor]:
+        dice = Dice(torch.Generator().manual_seed(0), 0.2)
+        out: dict[str, Tensor] = model(tiny.pack([3, 5]), seats(model, 2), dice)
+        return out
+
+    learning = run()
+    with torch.no_grad():
+        again = run()
+    assert all(torch.allclose(learning[task], again[task], atol=1e-6) for task in TASKS)
+
+
 def test_bfloat16(tiny_encoder: Encoder) -> None:
     tasks = {n: t.model_copy(update={"pooling": p}) for (n, t), p in zip(
         TASKS.items(), ("pooler", "mean", "cls"), strict=True)}  # fmt: skip

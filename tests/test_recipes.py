@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import importlib.util
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bough import demo
+from bough.network import plan_of
 from bough.recipe import Recipe
 from bough.training import train
+
+from . import tiny
 
 ROOT = Path(__file__).parent.parent
 SYSTEMS = ("a_late", "b_pal", "c_hybrid", "d_batching", "e_progressive")
@@ -61,7 +65,7 @@ def test_every_recipe_runs(
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_line_of_a_head_comment_works(
-    name: str, data: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a comment says can be set, can be; and it has the command and the score to expect."""
     monkeypatch.setenv("BOUGH_DATA", str(data))
@@ -71,8 +75,10 @@ def test_every_line_of_a_head_comment_works(
     assert "Printed (bert-base" in head
     settings = re.findall(r"--set (?:'([^']+)'|(\S+))", head)
     assert len(settings) >= 4
+    shape = replace(tiny.shape(), layers=12, width=768, heads=12)
     for quoted, plain in settings:
-        assert Recipe.read(file, [quoted or plain])
+        recipe = Recipe.read(file, [quoted or plain])
+        assert plan_of(recipe.plan, recipe.tasks, shape)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

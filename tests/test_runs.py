@@ -43,7 +43,7 @@ def test_a_file_is_the_old_or_the_new_one(tmp_path: Path, monkeypatch: pytest.Mo
             with pytest.raises(KeyboardInterrupt):
                 write_atomically(file, b"new")
         assert os.listdir(tmp_path) == ["file"], "nothing half-written stays"
-    write_atomically(file, memoryview(b"new"))
+    write_atomically(file, lambda out: out.write(b"new"))
     assert file.read_text() == "new"
 
 
@@ -331,6 +331,24 @@ def test_the_cost_goes_on_counting(tiny_folder: Path, tmp_path: Path) -> None:
     assert cost["peak_memory"] >= before["memory"] > 0
 
 
+def test_only_the_runs_own_parts_are_cleared(tiny_folder: Path, tmp_path: Path) -> None:
+    """A folder that someone names by mistake may hold anything, other runs among it."""
+    foreign = [tmp_path / ".download.part", tmp_path / "live" / "checkpoint" / ".state.pt.9.part"]
+    for file in foreign:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("kept")
+    with pytest.raises(Mistake):
+        train(folders.small(tiny_folder, steps=1) | {"plan": "nonsense"}, tmp_path)
+    assert all(file.exists() for file in foreign)
+    (tmp_path / "recipe.yaml").write_text("tasks: {}\n")
+    own = tmp_path / "model" / ".model.safetensors.7.part"
+    own.parent.mkdir()
+    own.write_text("half")
+    Writer.resume(tmp_path).close()
+    assert not own.exists()
+    assert foreign[1].exists()
+
+
 # --- a full disk ----------------------------------------------------------------------------------
 
 
@@ -341,7 +359,7 @@ def test_no_room_at_any_moment(
     recipe = folders.small(tiny_folder, ("questions",), steps=2, save_every=0, evaluate_rows=8)
     real, calls = files.write_atomically, 0
 
-    def counted(path: Path, content: str | bytes | memoryview) -> None:
+    def counted(path: Path, content: files.Content) -> None:
         nonlocal calls
         calls += 1
         if calls == failing:

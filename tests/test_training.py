@@ -17,6 +17,7 @@ from torch import Tensor
 
 import bough
 from bough import demo, methods, sampling, untrained
+from bough.course import Place
 from bough.data import Data
 from bough.display import Lines
 from bough.mistakes import Mistake
@@ -132,8 +133,30 @@ def run_cells(recipe: Mapping[str, Any]) -> set[str]:
 
 @pytest.mark.parametrize("method", methods.WEIGHTINGS)
 def test_every_weighting(method: str, tiny_folder: Path, tmp_path: Path) -> None:
-    run = train(folders.small(tiny_folder, **FEW, weighting=method), tmp_path / "run")
-    assert len(logged(run)) == 4
+    """Its weights are logged, and they are what moved the model."""
+    runs = [
+        train(folders.small(tiny_folder, **FEW, weighting=how), tmp_path / how.replace(":", "-"))
+        for how in dict.fromkeys(("static", method))
+    ]
+    lines = logged(runs[-1])
+    assert all(set(line["weights"]) == set(folders.TASKS) for line in lines)
+    if method == "static":
+        assert all(set(line["weights"].values()) == {1.0} for line in lines)
+        return
+    if method in ("geometric", "tchebycheff", "random"):  # the others begin with equal weights
+        assert len({round(value, 6) for value in lines[0]["weights"].values()}) == 3
+    if method != "dwa":  # which needs two epochs to see a difference
+        assert moved(final(runs[0]), final(runs[1]))
+
+
+def test_the_coefficients_of_surgery_are_logged(tiny_folder: Path, tmp_path: Path) -> None:
+    recipe = folders.small(tiny_folder, **FEW, combine="mgda", plan="split@1/questions+similarity")
+    for line in logged(train(recipe, tmp_path / "run")):
+        told = line["coefficients"]
+        assert set(told) == {"sentiment+questions+similarity", "questions+similarity"}
+        for group, own in told.items():
+            assert set(own) == set(group.split("+"))
+            assert sum(own.values()) == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -159,12 +182,22 @@ def test_rates_of_layers_heads_and_adapters(tiny_folder: Path, tmp_path: Path) -
     assert said == {0.25, 0.5, 1.0, 3.0, 7.0}, most
 
 
-def test_weights_of_tasks(tiny_folder: Path, tmp_path: Path) -> None:
-    recipe = folders.small(tiny_folder, **FEW, weights={"questions": 0, "similarity": 0}, decay=0)
-    changed = moved(fresh(recipe), final(train(recipe, tmp_path / "run")))
+@pytest.mark.parametrize("combine", ["sum", "mean", "mgda", "cagrad"])
+def test_a_task_of_weight_0_is_as_good_as_absent(
+    combine: str, tiny_folder: Path, tmp_path: Path
+) -> None:
+    """It is judged; it neither moves, nor decays, nor changes what the others learn."""
+    idle = {"questions": 0, "similarity": 0}
+    recipe = folders.small(tiny_folder, **FEW, weights=idle, decay=0.5, combine=combine)
+    run = train(recipe, tmp_path / "run")
+    changed = moved(fresh(recipe), final(run))
     heads = {name for name in changed if "head" in name}
     assert len(heads) == 1
     assert "sentiment" in heads.pop()
+    assert set(run.scores["dev"]["tasks"]) == set(folders.TASKS)
+    alone = folders.small(tiny_folder, ("sentiment",), **FEW, decay=0.5)
+    losses = [line["loss"]["sentiment"] for line in logged(train(alone, tmp_path / "alone"))]
+    assert losses == [line["loss"]["sentiment"] for line in logged(run)]
 
 
 def test_an_absent_task_does_not_move(tiny_folder: Path, tmp_path: Path) -> None:
@@ -350,7 +383,9 @@ def test_what_a_finished_run_holds(tiny_folder: Path, tmp_path: Path) -> None:
     recipe["tasks"]["sentiment"] = recipe["tasks"]["sentiment"] | {"test": "sentiment-dev.csv"}
     run = train(recipe, tmp_path / "run")
     assert run.finished
-    assert Recipe.read(run.recipe_file) == Recipe.read(recipe)
+    told = Recipe.read(recipe)
+    known = told.model_copy(update={"tasks": Data.gather(told).tasks})
+    assert Recipe.read(run.recipe_file) == known
     assert run.plan == "split@1"
     assert set(run.scores) == {"dev", "test"}
     assert run.scores["test"]["tasks"]["sentiment"] == run.scores["dev"]["tasks"]["sentiment"]
@@ -385,7 +420,8 @@ def test_the_cost_of_a_run(tiny_folder: Path, tmp_path: Path) -> None:
     assert cost["tokens"] == logged(run)[-1]["tokens"]
     assert 0 < cost["step_seconds"] < cost["training_seconds"]
     assert cost["peak_memory"] > 1e8
-    assert all(flops > 0 for flops in cost["flops_per_example"].values())
+    flops = cost["flops_per_example"]
+    assert flops["sentiment"] < 0.8 * flops["questions"], "a pair has more tokens"
     size = (run.model / "model.safetensors").stat().st_size
     assert cost["bytes_to_serve"] < size < cost["bytes_to_serve"] + 20_000
     frozen = train(folders.small(tiny_folder, **FEW, plan="frozen"), tmp_path / "frozen").cost
@@ -431,6 +467,27 @@ def test_mistakes_leave_no_trace(
         train(folders.small(tiny_folder) | change, tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_runs_classes_are_its_own(tiny_folder: Path, tmp_path: Path) -> None:
+    """A file that has changed since, or is gone, does not give the model's classes other names."""
+    rows = folders.data(tmp_path / "rows")
+    run = train(folders.recipe(tiny_folder, rows=rows, **FEW), tmp_path / "run")
+    told = judge(run.folder, "dev")
+    file = rows / "sentiment-train.csv"
+    file.write_text(file.read_text() + "9,a new row,aaa\n")
+    assert judge(run.folder, "dev") == told
+    file.unlink()
+    assert judge(run.folder, "dev") == told
+    assert Recipe.read(run.recipe_file).tasks["sentiment"].labels
+
+
+def test_a_phase_that_gave_up_stays_over() -> None:
+    """By the clock its length is a forecast, which must not be made from where it gave up."""
+    progress = Place(done=120, seconds=10.0, over=True)
+    assert Place(**vars(progress)) == progress
+    following = progress.next_phase()
+    assert (following.over, following.done) == (False, 0)
 
 
 def test_where_a_run_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

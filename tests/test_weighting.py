@@ -106,6 +106,10 @@ def test_random():
         for seed in range(5):
             weighting.scale(draw(seed))
             assert weighting.factors == pytest.approx(slopes(jd.Random(), draw(seed)), rel=1e-5)
+            drawn = dict(weighting.factors)
+            weighting.scale(draw(seed + 1))  # another micro-batch of the same step
+            assert weighting.factors == drawn
+            weighting.learn()
 
 
 def test_uncertainty_finds_the_balance():

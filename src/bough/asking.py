@@ -49,6 +49,27 @@ class Answer:
         return {k: _rounded(v) for k, v in vars(self).items() if v is not None}
 
 
+def _several(texts: Iterable[Text]) -> Iterable[Text]:
+    if not isinstance(texts, Iterable):
+        raise Mistake(f"{shorten(texts)} is no text; expected one, a pair as a tuple, or several")
+    return texts
+
+
+def _parts(text: object, number: int) -> tuple[str, ...]:
+    """The one or two texts that make up the text of this number; a Mistake if it is none."""
+    parts = tuple(text) if isinstance(text, tuple | list) else (text,)
+    if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
+        said = f"text {number + 1} is {shorten(text)}"
+        raise Mistake(f"{said}; expected a text, or two of them as a tuple")
+    words = tuple(map(str, parts))
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError as fault:
+        half = f"\\u{ord(fault.object[fault.start]):04x}"
+        raise Mistake(f"text {number + 1}: {half} is half a character; mend the text") from None
+    return words
+
+
 def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _rounded(share) for name, share in value.items()}
@@ -103,7 +124,7 @@ class Model(ABC):
         """
         if isinstance(texts, str | tuple):
             return next(self.stream([texts], tasks))
-        return list(self.stream(texts, tasks))
+        return list(self.stream(_several(texts), tasks))
 
     def stream(
         self, texts: Iterable[Text], tasks: Sequence[str] | str | None = None
@@ -125,10 +146,7 @@ class Model(ABC):
 
     def asked(self, text: Text, tasks: Sequence[str] | str | None, number: int) -> tuple[str, ...]:
         """The tasks that answer this text; a Mistake if it does not fit."""
-        parts = tuple(text) if isinstance(text, tuple | list) else (text,)
-        if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
-            said = f"text {number + 1} is {shorten(text)}"
-            raise Mistake(f"{said}; expected a text, or two of them as a tuple")
+        parts = _parts(text, number)
         if not all(part.strip() for part in parts):
             raise Mistake(f"text {number + 1} is empty; there is nothing to judge")
         fitting = [n for n, task in self.tasks.items() if len(task.columns) == len(parts)]
@@ -188,11 +206,8 @@ class Model(ABC):
         if isinstance(texts, str | tuple):
             one: NDArray[np.float32] = self.encode([texts], name)[0]
             return one
-        parts = [tuple(t) if isinstance(t, tuple | list) else (t,) for t in texts]
+        parts = [_parts(text, number) for number, text in enumerate(_several(texts))]
         for number, words in enumerate(parts, 1):
-            if len(words) > 2 or not all(isinstance(word, str) for word in words):
-                said = f"text {number} is {shorten(words if len(words) > 1 else words[0])}"
-                raise Mistake(f"{said}; expected a text, or two of them as a tuple")
             if len(words) == 2 and self.tasks[name].twin:
                 raise Mistake(
                     f"text {number} is a pair, and task {name!r} reads the two texts of a pair "

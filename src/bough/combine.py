@@ -96,8 +96,8 @@ class Combiner:
     ) -> dict[str, dict[str, float]]:
         """Cosine between the gradients of each two tasks at each place, by default each group.
 
-        Asked between the last `take` and `finish`; `{"layer 1": {"sst+sts": -0.12}}`. Pairs of
-        which one has no gradient there are left out.
+        Asked between the last `take` and `finish`; `{"layer 1": {"sst+sts": -0.12}}`. Pairs that
+        share nothing there, or of which one has no gradient, are left out.
         """
         self._settle()
         found: dict[str, dict[str, float]] = {}
@@ -107,11 +107,13 @@ class Combiner:
                 raise ValueError("cosines need one backward per task")
             gram = self._gram(parameters, keys)
             lengths = gram.diagonal().sqrt()
+            held = [self._taken[p].keys() for p in parameters if p in self._taken]
             pairs = {
                 f"{keys[i]}+{keys[j]}": float(gram[i, j] / (lengths[i] * lengths[j]))
                 for i in range(len(keys))
                 for j in range(i + 1, len(keys))
                 if lengths[i] > 0 and lengths[j] > 0
+                if any({keys[i], keys[j]} <= own for own in held)
             }
             if pairs:
                 found[place] = pairs

@@ -7,6 +7,7 @@ anew after every step; otherwise it is known before the first.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -30,8 +31,12 @@ class Place:
     seconds: float = 0.0
     best: float | None = None
     since_best: int = 0  # evaluations without a better score
-    step_seconds: list[float] = field(default_factory=list)  # the last thousand
+    over: bool = False  # whether this phase ended before its time
+    step_seconds: deque[float] = field(default_factory=deque)  # of the last thousand
     memory: int = 0  # the most bytes that any of the run's processes had
+
+    def __post_init__(self) -> None:
+        self.step_seconds = deque(self.step_seconds, maxlen=1000)
 
     def count(self, tokens: int, seconds: float) -> None:
         """One more step."""
@@ -40,7 +45,9 @@ class Place:
         self.step_seconds.append(seconds)
 
     def next_phase(self) -> Place:
-        return replace(self, phase=self.phase + 1, epoch=0, step=0, done=0, since_best=0)
+        return replace(
+            self, phase=self.phase + 1, epoch=0, step=0, done=0, since_best=0, over=False
+        )
 
 
 @dataclass

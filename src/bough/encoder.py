@@ -34,7 +34,10 @@ FILES = [
     "model-*.safetensors",
 ]
 OLD_FILES = ["pytorch_model.bin"]  # fetched only where there is no safetensors file
-QUORA_TRAINED = ("all-minilm", "all-mpnet", "minilm-l6-h384")  # saw Quora duplicates in training
+# Sentence encoders whose training data had Quora's duplicates, by how their names begin.
+QUORA_TRAINED = re.compile(
+    r"(^|[/-])((all|paraphrase|multi-qa)-(minilm|mpnet|roberta|distil|albert|xlm|multilingual)|quora-)"
+)
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ def load(name: str) -> Encoder:
     tensors, unused = translate(read_tensors(folder), shape, folder)
     shape = replace(shape, pooler="pooler.dense.weight" in tensors)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    said = f"{name} {config.get('_name_or_path')}".lower()
-    saw_quora = any(word in said for word in QUORA_TRAINED) or name == MINILM
+    called = (name, str(config.get("_name_or_path", "")))
+    saw_quora = name == MINILM or any(QUORA_TRAINED.search(word.lower()) for word in called)
     return Encoder(shape, tensors, read_tokenizer(folder), unused, name, saw_quora)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 PART = ".part"  # how the names of files end that are not complete yet
 
@@ -19,18 +19,32 @@ class DiskFullError(OSError):
         return str(self.strerror)
 
 
-def write_atomically(path: Path, content: str | bytes | memoryview) -> None:
+Content = str | bytes | Callable[[IO[bytes]], object]
+"""What is written: itself, or what writes it, for what would not be held in memory twice."""
+
+
+def write_atomically(path: Path, content: Content) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}{PART}")
-    data = content.encode() if isinstance(content, str) else content
+    size = 0
     try:
         with open(aside, "wb") as file:
-            file.write(data)
-            file.flush()
+            try:
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(content.encode() if isinstance(content, str) else content)
+                size = file.tell()
+                file.flush()
+            except RuntimeError:
+                # torch has words of its own for a full disk; if it is that, this fails, too.
+                size = file.tell()
+                file.write(bytes(2**20))
+                raise
             os.fsync(file.fileno())
         os.replace(aside, path)
         sync_folder(path.parent)
     except OSError as error:
-        raise told(error, path, len(data)) from None
+        raise told(error, path, size) from None
     finally:
         aside.unlink(missing_ok=True)
 
@@ -66,7 +80,7 @@ def told(error: OSError, path: Path, size: int) -> OSError:
 
 def clear_parts(folder: Path) -> None:
     """Remove what a killed process had begun to write; only while no other can be writing."""
-    for part in folder.rglob(f".*{PART}"):
+    for part in folder.glob(f".*{PART}"):
         part.unlink(missing_ok=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -69,32 +69,34 @@ def _processor() -> str:
 def of_run(
     network: Network,
     seconds: float,
-    step_seconds: Sequence[float],
+    step_seconds: Iterable[float],
     tokens: int,
-    length: float,
+    lengths: Mapping[str, float],
     memory: int = 0,
 ) -> dict[str, Any]:
-    """The contents of cost.json; `length` is the mean number of tokens of an example, `memory` the
-    peak of the run's earlier processes."""
+    """The contents of cost.json; `lengths` are the mean tokens of each task's examples, `memory` is
+    the peak of the run's earlier processes."""
     outputs = {name: task.outputs for name, task in network.tasks.items()}
     means = [name for name, task in network.tasks.items() if task.pooling == "mean"]
-    static = cost(network.plan, network.shape, outputs, max(1, round(length)), means=means)
+    flops = {}
+    for name, task in network.tasks.items():
+        walks = 2 if task.twin else 1  # the two texts of a twin pair walk one by one
+        length = max(1, round(lengths[name] / walks))
+        static = cost(network.plan, network.shape, outputs, length, means=means)
+        flops[name] = walks * static.flops_per_example[name]
     counted = sum(p.numel() for p in network.parameters())
     learning = sum(p.numel() for p in network.parameters() if p.requires_grad)
-    per_task = {}
-    for name in network.plan.tasks:
-        mine = {c for c, users in network.plan.users().items() if name in users}
-        per_task[name] = sum(p.numel() for c in mine for p in network.cells[c.key].parameters())
-    steady = step_seconds[STEADY:] or step_seconds
+    seconds_each = list(step_seconds)
+    steady = seconds_each[STEADY:] or seconds_each
     return {
         "training_seconds": seconds,
         "step_seconds": float(np.median(steady)) if steady else None,
         "peak_memory": max(memory, peak_memory()),
         "parameters": counted,
         "learning_parameters": learning,
-        "parameters_per_task": per_task,
+        "parameters_per_task": static.task_parameters,
         "bytes_to_serve": counted * 4,
         "bytes_with_optimiser": counted * 4 + learning * 8,
-        "flops_per_example": static.flops_per_example,
+        "flops_per_example": flops,
         "tokens": tokens,
     }

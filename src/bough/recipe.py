@@ -120,7 +120,7 @@ class Training(BaseModel):
         1.0, gt=0, le=1, description="Factor of the learning rate from each layer to the one below."
     )
     head_lr: float = Field(
-        1.0, gt=0, description="Factor of the learning rate for heads and late layers."
+        1.0, gt=0, description="Factor of the learning rate for heads, late layers and the pooler."
     )
     adapter_lr: float = Field(1.0, gt=0, description="Factor of the learning rate for adapters.")
     select: str = Field(

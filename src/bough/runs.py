@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from bough.files import clear_parts, told, write_atomically
+from bough.files import Content, clear_parts, told, write_atomically
 from bough.mistakes import Mistake
 
 
@@ -119,7 +119,6 @@ class Writer:
         self.run = Run(folder)
         self._lock = hold(folder / ".lock")
         self._log: IO[bytes] | None = None
-        clear_parts(folder)
 
     @classmethod
     def start(cls, folder: Path) -> Writer:
@@ -135,9 +134,14 @@ class Writer:
 
     @classmethod
     def resume(cls, folder: Path) -> Writer:
-        return cls(Run.open(folder).folder)
+        writer = cls(Run.open(folder).folder)
+        # Only what is known to be this run's: a user's folder may hold anything.
+        run = writer.run
+        for place in (run.folder, run.model, run.checkpoint.parent, run.folder / "predictions"):
+            clear_parts(place)
+        return writer
 
-    def write(self, name: str, content: str | bytes | memoryview) -> None:
+    def write(self, name: str, content: Content) -> None:
         path = self.run.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)

@@ -37,6 +37,8 @@ class Step:
     losses: dict[str, float]  # of the tasks present, unweighted
     tokens: int
     norm: float  # of all gradients together, before clipping
+    weights: dict[str, float]  # that the losses were multiplied by
+    coefficients: dict[str, dict[str, float]]  # of the gradients: users of a part -> task -> number
     cosines: dict[str, dict[str, float]] | None = None
 
 
@@ -91,16 +93,18 @@ class Stepper:
     def step(self, parts: Sequence[Mapping[str, Ints]], lr: float, cosines: bool = False) -> Step:
         """Learn from these examples; several parts are accumulated into one step."""
         losses: dict[str, float] = {}
+        weights: dict[str, float] = {}
         tokens = 0
         apart = cosines or self.combiner.apart
         before = self.chance.get_state()
         for part, share in zip(parts, _shares(parts), strict=True):
             found, size = self._backward(part, share, apart)
             tokens += size
+            weights |= self.weighting.factors
             for name, value in found.items():
                 losses[name] = losses.get(name, 0.0) + value * share[name]
         between = self.combiner.cosines(self.shared) if cosines else None
-        self.combiner.finish()
+        coefficients = self.combiner.finish()
         norm = optimiser.clip(self.parameters, self.training.clip)
         bad = [name for name, value in losses.items() if not math.isfinite(value)]
         if bad or not math.isfinite(norm):
@@ -113,7 +117,7 @@ class Stepper:
         self.weighting.learn(self._again(parts, before, apart) if looks_back else None)
         if self.average is not None:
             self.average.update()
-        return Step(losses, tokens, norm, between)
+        return Step(losses, tokens, norm, weights, coefficients, between)
 
     def _backward(
         self, part: Mapping[str, Ints], share: Mapping[str, float], apart: bool

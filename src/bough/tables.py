@@ -14,7 +14,7 @@ from typing import Any
 
 from bough import delimited
 from bough.mistakes import Mistake, nearest
-from bough.tasks import Hub, Record, shorten
+from bough.tasks import Hub, Record, class_name, shorten
 
 
 @dataclass(frozen=True)
@@ -249,6 +249,7 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:
         if classes is None and isinstance(feature, datasets.ClassLabel):
             classes = tuple(feature.names)
         if classes is not None:
+            classes = tuple(map(class_name, classes))
             columns[wanted.label] = [_class_of(cell, classes) for cell in columns[wanted.label]]
     back = {name: ours for ours, name in present.items()}
     names = tuple(back.get(name, name) for name in rows.column_names)

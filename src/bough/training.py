@@ -6,7 +6,6 @@ stopped, or killed, goes on from its checkpoint to the same weights, bit for bit
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import time
@@ -158,8 +157,12 @@ class Trainer:
         few = recipe.training.evaluate_rows
         self.sample = {name: own.sample(few) for name, own in self.dev.items()}
         # Whatever can be wrong with the settings is found before anything is written.
+        weights = recipe.task_weights()
+        self.learned = {name: own for name, own in self.train.items() if weights[name]}
+        for name in self.train.keys() - self.learned.keys():
+            display.say(f"task {name!r} has weight 0: it is judged, and nothing learns from it")
         phases = recipe.training.phases or (None,)
-        self.courses = [Course.of(recipe.training, phase, self.train) for phase in phases]
+        self.courses = [Course.of(recipe.training, phase, self.learned) for phase in phases]
         self.place = Place()
         self.state = state
         self.saved = time.monotonic()
@@ -182,10 +185,12 @@ class Trainer:
         self._finish()
 
     def _begin(self) -> None:
-        self.writer.write("recipe.yaml", self.recipe.dump())
+        # With the classes that were found: they are the model's, whatever becomes of the files.
+        told = self.recipe.model_copy(update={"tasks": self.tasks})
+        self.writer.write("recipe.yaml", told.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
-        told = {**measure.environment(), "data": self.data.digests()}
-        self.writer.write_json("environment.json", told)
+        where = {**measure.environment(), "data": self.data.digests()}
+        self.writer.write_json("environment.json", where)
         self.writer.run.model.mkdir(exist_ok=True)
         self.model.save_words(self.writer.run.model)
 
@@ -207,31 +212,32 @@ class Trainer:
         self.network.hold(course.frozen)
         course.forecast(self.place)
         given = self.recipe.task_weights()
-        weights = {name: given[name] * course.sampler.factors[name] for name in self.tasks}
+        weights = {name: given[name] * course.sampler.factors[name] for name in self.learned}
         seed = [training.seed, self.place.phase]
+        if self.place.done == 0:
+            self.display.say(course.sampler.describe())
         if self.state is not None:  # before anything is computed with the weights
             self.network.load_state_dict(self.state["stepper"]["network"])
-        learned_from, self.judged = self._kept(self.train), self._kept(self.sample)
+        learned_from, self.judged = self._kept(self.learned), self._kept(self.sample)
         self.stepper = Stepper(
             self.network, learned_from, training, weights, [*seed, 0], self.recipe.precision
         )
         self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
         self.decks = {
             name: Deck(own.lengths, training.batch, training.length_window, [*seed, 2, i])
-            for i, (name, own) in enumerate(self.train.items())
+            for i, (name, own) in enumerate(self.learned.items())
         }
-        self.losses: dict[str, list[float]] = {name: [] for name in self.tasks}
+        self.losses: dict[str, list[float]] = {name: [] for name in self.learned}
         if self.state is not None:
             self._restore(self.state)
             self.state = None
-        while self.place.done < course.steps:
+        while self.place.done < course.steps and not self.place.over:
             if course.epoch_ends(self.place):
                 self.place.epoch, self.place.step = self.place.epoch + 1, 0
                 self.stepper.weighting.close_epoch()
             self._step()
             if course.evaluation_due(self.place):
-                if self._evaluate():
-                    self.place.done = course.steps
+                self.place.over = self._evaluate()
                 self._checkpoint()
             elif self.stop or time.monotonic() - self.saved > training.save_every:
                 self._checkpoint()
@@ -293,14 +299,17 @@ class Trainer:
             "passes": {n: round(v, 4) for n, v in passes.items()},
             "lr": lr,
             "gradient_norm": step.norm,
+            "weights": step.weights,
             "tokens": place.tokens,
             "seconds": round(place.seconds, 3),
         }
+        if step.coefficients:
+            entry["coefficients"] = step.coefficients
         if step.cosines is not None:
             entry["cosines"] = step.cosines
         self.writer.log(entry)
         self.display.log(entry)
-        self.losses = {name: [] for name in self.tasks}
+        self.losses = {name: [] for name in self.learned}
 
     # Judging.
 
@@ -338,11 +347,11 @@ class Trainer:
             for name, own in found.items():
                 told = predictions.table(self.tasks[name], self.data.rows[name][split], own)
                 self.writer.write_csv(f"predictions/{name}-{split}.csv", *told)
-        length = float(np.mean(np.concatenate([own.lengths for own in self.train.values()])))
+        lengths = {name: float(own.lengths.mean()) for name, own in self.train.items()}
         self.network.hold(False)
         place = self.place
         cost = measure.of_run(
-            self.network, place.seconds, place.step_seconds, place.tokens, length, place.memory
+            self.network, place.seconds, place.step_seconds, place.tokens, lengths, place.memory
         )
         self.writer.write_json("cost.json", cost)
         best.facts |= {
@@ -367,16 +376,14 @@ class Trainer:
     def _checkpoint(self) -> None:
         self.place.memory = max(self.place.memory, measure.peak_memory())
         state = {
-            "place": vars(self.place) | {"step_seconds": self.place.step_seconds[-1000:]},
+            "place": vars(self.place) | {"step_seconds": list(self.place.step_seconds)},
             "stepper": self.stepper.state(),
             "turns": self.turns.bit_generator.state,
             "decks": {name: deck.state() for name, deck in self.decks.items()},
             "losses": self.losses,
             "log": self.writer.logged(),
         }
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        self.writer.write("checkpoint/state.pt", buffer.getbuffer())  # without a second copy
+        self.writer.write("checkpoint/state.pt", lambda file: torch.save(state, file))
         self.saved = time.monotonic()
 
     def _restore(self, state: dict[str, Any]) -> None:

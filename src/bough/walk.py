@@ -130,7 +130,9 @@ class Walk:
         self.route = route
         self.cells = cells
         self.dice = dice
-        self.uses = route.uses if torch.is_grad_enabled() else route.plain
+        # A pass that is done again without gradients, to see what a step changed, goes as before.
+        learning = torch.is_grad_enabled() or dice is not None
+        self.uses = route.uses if learning else route.plain
         walkers: Callable[[tuple[str, ...]], tuple[Walker, ...]] = cache(
             lambda tasks: tuple(dict.fromkeys(w for t in tasks for w in route.walkers(t)))
         )

@@ -74,10 +74,16 @@ class Random(Weighting):
     def __init__(self, weights: Mapping[str, float], generator: torch.Generator):
         super().__init__(weights)
         self.generator = generator
+        self.drawn: dict[str, float] = {}  # for the step at hand
 
     def _factors(self, losses: Mapping[str, Tensor]) -> Mapping[str, float]:
-        draw = torch.randn(len(self.weights), generator=self.generator).softmax(0)
-        return dict(zip(self.weights, draw.tolist(), strict=True))
+        if not self.drawn:
+            draw = torch.randn(len(self.weights), generator=self.generator).softmax(0)
+            self.drawn = dict(zip(self.weights, draw.tolist(), strict=True))
+        return self.drawn
+
+    def learn(self, losses: Mapping[str, Tensor] | None = None) -> None:
+        self.drawn = {}
 
 
 class Geometric(Weighting):

@@ -121,13 +121,14 @@ def schema() -> None:
 
 def _print_scores(scores: dict[str, Any], folder: Path) -> None:
     """A table per split, and a word on tasks whose data the encoder has seen before."""
+    from bough.asking import read_words
     from bough.card import quora
     from bough.display import print_scores
-    from bough.model import load
+    from bough.model import find
 
     print_scores(scores, str(folder))
-    model = load(folder)
-    for task in sorted(quora(model.tasks, model.facts)):
+    network, _, _, facts = read_words(find(folder))
+    for task in sorted(quora(network.tasks, facts)):
         print(
             f"The score of {task} is not clean: the encoder saw Quora's duplicate questions "
             "when it was pretrained."
