@@ -71,7 +71,7 @@ def test_tables_are_answered_by_every_task_they_fit(
     with open(tmp_path / "out.csv", encoding="utf-8", newline="") as text:
         found = list(csv.DictReader(text))
     assert [row["id"] for row in found] == [f"r{i}" for i in range(15)]
-    assert list(found[0]) == ["id", "mood", "mood_score", "same", "same_score", "near"]
+    assert list(found[0]) == ["id", "mood", "mood.score", "same", "same.score", "near"]
     for row, (one, two) in zip(found, pairs, strict=True):
         single, both = model.predict(one), model.predict((one, two))
         assert row["mood"] == single["mood"].label
@@ -111,7 +111,7 @@ def test_standard_input_to_a_table(
     stdin(monkeypatch, b"the old tree\none\ttwo\n")
     answer_file(folder, "-", None, tmp_path / "out.csv")
     header, *rows = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
-    assert header == "id,mood,mood_score,same,same_score,near"
+    assert header == "id,mood,mood.score,same,same.score,near"
     assert len(rows) == 2
 
 
@@ -193,6 +193,13 @@ def test_what_was_written_is_said(
     file.write_text("text\nthe old tree\none leaf\n\n", encoding="utf-8")
     answer_file(folder, str(file), None, tmp_path / "out.csv")
     assert f"2 rows answered: {tmp_path / 'out.csv'}" in capsys.readouterr().err
+
+
+def test_columns_without_a_name_do_not_matter(folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text("text,,\nthe old tree,1,2\n", encoding="utf-8")
+    answer_file(folder, str(file), None, tmp_path / "out.csv")
+    assert len((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()) == 2
 
 
 def test_bad_places(folder: str, tmp_path: Path) -> None:

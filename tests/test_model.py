@@ -102,6 +102,29 @@ def test_what_is_no_text(texts: Any, said: str, model: MultiTaskModel) -> None:
             ask(texts)
 
 
+def test_no_task_at_all(model: MultiTaskModel) -> None:
+    with pytest.raises(Mistake, match="tasks is empty"):
+        model.predict(SHORT, tasks=[])
+
+
+@pytest.mark.parametrize(
+    ("device", "said"), [("foo", "expected auto, cpu"), ("cuda:99", "torch sees none such here")]
+)
+def test_a_device_that_is_not_there(device: str, said: str, run: Run) -> None:
+    with pytest.raises(Mistake, match=said):
+        bough.load(run.folder, device=device)
+
+
+def test_a_mistyped_run_is_not_looked_for_on_the_hub(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "first").symlink_to(run.folder, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Mistake, match=r"runs/frist: no such run .*did you mean 'first'\?"):
+        bough.load("runs/frist")
+
+
 def test_order_is_kept_whatever_the_lengths(
     model: MultiTaskModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

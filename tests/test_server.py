@@ -545,12 +545,11 @@ def test_hostile_connections_do_not_stop_the_others(server: Server) -> None:
     ]
     for line in lines:
         with socket.create_connection((host, int(port)), timeout=5) as raw:
-            raw.sendall(line)
-            raw.shutdown(socket.SHUT_WR)
-            try:
+            head = b""
+            with suppress(OSError):  # the server may have hung up already
+                raw.sendall(line)
+                raw.shutdown(socket.SHUT_WR)
                 head = raw.recv(100)
-            except ConnectionResetError:
-                head = b""
             assert head[:10] in (b"", b"HTTP/1.1 2", b"HTTP/1.1 4"), line[:50]
     with closing(Client(server.url)) as client:
         assert client.post(ONE).status == 200

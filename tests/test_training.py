@@ -451,7 +451,7 @@ def test_a_loss_that_is_no_number_stops_the_run(tiny_folder: Path, tmp_path: Pat
     [
         ({"encoder": "no/such/encoder/at/all"}, "there is no such folder"),
         ({"plan": "split@9"}, "9"),
-        ({"device": "cuda"}, "set device: cpu"),
+        ({"device": "cuda"}, "set it to cpu"),
         ({"data": "/nowhere"}, "data: no such folder"),
         ({"training": {"sampling": "each2"}}, "did you mean 'each'"),
         ({"training": {"combine": "pcgard"}}, "did you mean 'pcgrad'"),

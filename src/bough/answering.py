@@ -1,8 +1,8 @@
 """Answering files: texts in, one row of answers per text out, in the same order.
 
 A plain text file has one text per line, a tab between the two texts of a pair. A table (CSV, TSV,
-JSONL, Parquet) has columns; every task whose text columns are there answers. Lines are read and
-answers written as they come; a file of answers takes its place only when it is complete.
+JSONL, Parquet) has columns, is read whole, and is answered by every task whose text columns it has.
+Answers are written as they come; a file of them takes its place only when it is complete.
 """
 
 from __future__ import annotations
@@ -180,21 +180,20 @@ def _lines(
 
 
 def _table(model: Model, file: str, tasks: Sequence[str] | None) -> Asked:
-    asked = list(tasks) if tasks else _fitting(model, file)
+    columns = tuple(dict.fromkeys(c for task in model.tasks.values() for c in task.columns))
+    table = open_table(file, Wanted(columns, "", False), Path.cwd(), "the file")
+    asked = list(tasks) if tasks else _fitting(model, file, table.names)
     out: dict[int, Row] = {}
     for name in asked:
-        task = model.tasks[name]
-        found = rows.read(name, task, file, root=Path.cwd(), policy="error", labels="ignored")
+        found = rows.check(name, model.tasks[name], table, policy="error", use="ignored")
         for line, label, parts in zip(found.lines, found.ids, found.texts, strict=True):
             text: Text = parts[0] if len(parts) == 1 else (parts[0], parts[1])
             out.setdefault(line, (label, {}))[1][name] = text
     return Asked([out[line] for line in sorted(out)], tuple(asked), len(out))
 
 
-def _fitting(model: Model, file: str) -> list[str]:
+def _fitting(model: Model, file: str, there: Sequence[str]) -> list[str]:
     """The tasks whose text columns the file has."""
-    wanted = tuple(dict.fromkeys(c for task in model.tasks.values() for c in task.columns))
-    there = open_table(file, Wanted(wanted, "", False), Path.cwd(), "the file").names
     asked = [name for name, task in model.tasks.items() if set(task.columns) <= set(there)]
     if not asked:
         each = "; ".join(f"{n}: {', '.join(t.columns)}" for n, t in model.tasks.items())
@@ -221,7 +220,7 @@ class _CSV:
         self.columns = [
             column
             for task in tasks
-            for column in ([task, f"{task}_score"] if model.tasks[task].labels else [task])
+            for column in ([task, f"{task}.score"] if model.tasks[task].labels else [task])
         ]
         self.table = csv.writer(file, lineterminator="\n")
         self.table.writerow(["id", *self.columns])
@@ -231,5 +230,5 @@ class _CSV:
         for task, answer in answered.items():
             cells[task] = answer.label if answer.value is None else f"{answer.value:.4f}"
             if answer.score is not None:
-                cells[f"{task}_score"] = f"{answer.score:.4f}"
+                cells[f"{task}.score"] = f"{answer.score:.4f}"
         self.table.writerow([label, *(cells.get(column, "") for column in self.columns)])

@@ -156,6 +156,8 @@ class Model(ABC):
                 raise Mistake(f"text {number + 1}: no task of this model judges {what}")
             return tuple(fitting)
         chosen = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+        if not chosen:
+            raise Mistake("tasks is empty; name tasks, or leave it out for all that fit")
         for name in chosen:
             if name not in self.tasks:
                 raise self.unknown(name)

@@ -6,6 +6,7 @@ once), `tokenizer.json` and a card.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from torch import Tensor
 from bough.asking import Model, Text, read_words
 from bough.batches import Pack, Sequences, by_tokens
 from bough.files import write_atomically
-from bough.mistakes import Mistake
+from bough.mistakes import Mistake, nearest
 from bough.walk import Walk
 
 TOKENS = 4096  # per pass when answering: large enough for the processor, small enough for caches
@@ -142,6 +143,7 @@ class MultiTaskModel(Model):
 
 def load(source: str | Path, device: str = "cpu") -> MultiTaskModel:
     """A model from a run, a model folder or a hub id."""
+    where = device_of(device)
     folder = find(source)
     network, tokenizer, longest, facts = read_words(folder)
     weights = folder / "model.safetensors"
@@ -155,8 +157,21 @@ def load(source: str | Path, device: str = "cpu") -> MultiTaskModel:
         reason = str(error).splitlines()[-1].strip()
         raise Mistake(f"{weights}: does not fit the config.json beside it ({reason})") from None
     network.hold(False)
-    network.to(device)
+    network.to(where)
     return MultiTaskModel(network, tokenizer, longest, facts)
+
+
+def device_of(name: str) -> torch.device:
+    """The device of this name, or auto; a Mistake where there is none."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
+        raise Mistake(f"device is {name!r}; expected auto, cpu, cuda, cuda:N or mps")
+    known = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": torch.backends.mps.is_available()}
+    kind, _, number = name.partition(":")
+    if int(number or 0) >= known[kind]:
+        raise Mistake(f"device is {name!r}, but torch sees none such here; set it to cpu")
+    return torch.device(name)
 
 
 def find(source: str | Path) -> Path:
@@ -174,8 +189,11 @@ def find(source: str | Path) -> Path:
         raise Mistake(
             f"{folder}: no model there; expected a run or a folder with model.safetensors"
         )
-    if len(folder.parts) == 2 and not folder.is_absolute():
+    # A hub id looks like a path; where its first part is a folder of runs, it is one.
+    beside = folder.parent.iterdir() if folder.parent.is_dir() and folder.parts[1:] else ()
+    runs = [f.name for f in beside if (f / "recipe.yaml").exists() or (f / "config.json").exists()]
+    if len(folder.parts) == 2 and not folder.is_absolute() and not runs:
         from bough.encoder import from_hub
 
         return from_hub(str(source), "model")
-    raise Mistake(f"{folder}: no such run or model folder")
+    raise Mistake(f"{folder}: no such run or model folder{nearest(folder.name, runs)}")

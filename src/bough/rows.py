@@ -72,7 +72,7 @@ def load(
         task = _settled(name, task, train)
     use: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
     return task, {
-        split: _limited(_checked(name, task, table, policy, use[split]), task, split)
+        split: _limited(check(name, task, table, policy, use[split]), task, split)
         for split, table in tables.items()
     }
 
@@ -106,7 +106,7 @@ def read(
     if _open_ended(task) and labels != "ignored":
         raise RuntimeError("the classes of this task are not known yet: rows.load finds them")
     table = _table(name, task, source, root, "the rows given")
-    return _checked(name, task, table, policy, labels)
+    return check(name, task, table, policy, labels)
 
 
 def digest(rows: Rows) -> str:
@@ -197,7 +197,9 @@ class _CellError(Exception):
     """Why a cell cannot be used."""
 
 
-def _checked(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows:
+def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows:
+    """The table's rows for this task, each good one of them; what becomes of the others is in
+    `policy`."""
     bad: dict[int, Skipped] = {}  # by index of the row; its first fault counts
 
     def convert(column: str, cells: list[Any], turn: Callable[[Any], Any]) -> list[Any]:

@@ -38,7 +38,7 @@ class Wanted:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*self.texts, self.label, "id")
+        return tuple(name for name in (*self.texts, self.label, "id") if name)
 
 
 @dataclass(frozen=True)

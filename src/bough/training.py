@@ -26,7 +26,7 @@ from bough.display import Display, Moment, Silent
 from bough.evaluate import predict, score, selected
 from bough.files import DiskFullError
 from bough.mistakes import Mistake
-from bough.model import load
+from bough.model import device_of, load
 from bough.recipe import Recipe
 from bough.runs import Run, Writer
 from bough.states import States
@@ -116,16 +116,6 @@ def _anchored(recipe: Recipe) -> Recipe:
     if recipe.encoder == encoders.MINILM or not folder.is_dir():
         return recipe
     return recipe.model_copy(update={"encoder": str(folder.resolve())})
-
-
-def device_of(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise Mistake(f"device is {name!r}, but torch sees no CUDA device here; set device: cpu")
-    if name == "mps" and not torch.backends.mps.is_available():
-        raise Mistake("device is 'mps', but torch sees none here; set device: cpu")
-    return torch.device(name)
 
 
 class Trainer:
