@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from bough.attention import Layout, Run, attend, attend_padded, gather_rows, position_bias
+from bough.attention import Layout, Stretch, attend, attend_padded, gather_rows, position_bias
 from bough.dropout import Dice, drop, scale, threshold
 from bough.trunk import Embeddings, Layer
 
@@ -220,12 +220,12 @@ def test_bfloat16_runs_forward_and_backward() -> None:
 
 def test_layout() -> None:
     layout = Layout((3, 3, 1, 3), (), ())
-    assert layout.runs == (Run(2, 3), Run(1, 1), Run(1, 3))
+    assert layout.stretches == (Stretch(2, 3), Stretch(1, 1), Stretch(1, 3))
     assert layout.starts.tolist() == [0, 3, 6, 7]
     assert layout.tokens == 10
     table = torch.zeros(4, 1)
     two = Layout((3, 3, 3), (table, table), (0, 1, 1))
-    assert two.runs == (Run(1, 3, 0), Run(2, 3, 1))
+    assert two.stretches == (Stretch(1, 3, 0), Stretch(2, 3, 1))
     assert Layout(()).starts.tolist() == []
     assert Layout(()).starts.dtype == torch.long
 

@@ -1,8 +1,8 @@
 """The one place where texts look at their own tokens: attention over packed rows.
 
 A batch has no padding: its rows are the tokens of all texts, texts of equal length side by side.
-Such a *run* is attended as one dense batch without a mask. On the CPU that is a loop over the
-runs with its own backward (no copies to cut the rows apart); on CUDA many short runs would each
+Such a *stretch* is attended as one dense batch without a mask. On the CPU that is a loop over the
+stretches with its own backward (no copies to cut the rows apart); on CUDA many short ones would each
 be a kernel launch, so the rows are padded inside attention alone, or go through torch's
 variable-length kernel where it exists.
 """
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from bough.dropout import Dice, drop, scale
 
 
-class Run(NamedTuple):
+class Stretch(NamedTuple):
     """`texts` of `length` tokens each, side by side."""
 
     texts: int
@@ -39,14 +39,14 @@ class Layout:
     bias_of: tuple[int, ...] = field(default=())  # per text, which table
 
     @cached_property
-    def runs(self) -> tuple[Run, ...]:
-        out: list[Run] = []
+    def stretches(self) -> tuple[Stretch, ...]:
+        out: list[Stretch] = []
         which = self.bias_of or (0,) * len(self.lengths)
         for length, bias in zip(self.lengths, which, strict=True):
             if out and out[-1][1:] == (length, bias):
-                out[-1] = Run(out[-1].texts + 1, length, bias)
+                out[-1] = Stretch(out[-1].texts + 1, length, bias)
             else:
-                out.append(Run(1, length, bias))
+                out.append(Stretch(1, length, bias))
         return tuple(out)
 
     @cached_property
@@ -150,12 +150,12 @@ class OverRuns(torch.autograd.Function):
 
 def _cut(
     qkv: Tensor, queries: Tensor | None, layout: Layout, heads: int
-) -> list[tuple[Run, tuple[Tensor, Tensor, Tensor], slice]]:
-    """Views of each run: query, key, value as [texts, heads, length, head width]; its out rows."""
+) -> list[tuple[Stretch, tuple[Tensor, Tensor, Tensor], slice]]:
+    """Views of each stretch: query, key, value as [texts, heads, length, head width]; its out rows."""
     out = []
     row = text = 0
     parts = 3 if queries is None else 2
-    for run in layout.runs:
+    for run in layout.stretches:
         size = run.texts * run.length
         block = qkv[row : row + size].view(run.texts, run.length, parts, heads, -1)
         *own, key, value = block.permute(2, 0, 3, 1, 4)

@@ -31,7 +31,7 @@ class NotFiniteError(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class Step:
+class Outcome:
     """What came of a step."""
 
     losses: dict[str, float]  # of the tasks present, unweighted
@@ -90,7 +90,9 @@ class Stepper:
         )
         self.average = optimiser.Average(self.parameters, training.ema) if training.ema else None
 
-    def step(self, parts: Sequence[Mapping[str, Ints]], lr: float, cosines: bool = False) -> Step:
+    def step(
+        self, parts: Sequence[Mapping[str, Ints]], lr: float, cosines: bool = False
+    ) -> Outcome:
         """Learn from these examples; several parts are accumulated into one step."""
         losses: dict[str, float] = {}
         weights: dict[str, float] = {}
@@ -117,7 +119,7 @@ class Stepper:
         self.weighting.learn(self._again(parts, before, apart) if looks_back else None)
         if self.average is not None:
             self.average.update()
-        return Step(losses, tokens, norm, weights, coefficients, between)
+        return Outcome(losses, tokens, norm, weights, coefficients, between)
 
     def _backward(
         self, part: Mapping[str, Ints], share: Mapping[str, float], apart: bool

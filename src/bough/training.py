@@ -30,7 +30,7 @@ from bough.model import device_of, load
 from bough.recipe import Recipe
 from bough.runs import Run, Writer
 from bough.states import States
-from bough.step import NotFiniteError, Step, Stepper
+from bough.step import NotFiniteError, Outcome, Stepper
 from bough.tasks import SPLITS
 
 SPARSE = 0.5  # passes over the smallest set, below which keeping states is not worth its pass
@@ -271,7 +271,7 @@ class Trainer:
             self.losses[name].append(value)
         self._tell(lr, step, seconds)
 
-    def _tell(self, lr: float, step: Step, seconds: float) -> None:
+    def _tell(self, lr: float, step: Outcome, seconds: float) -> None:
         place, course = self.place, self.course
         means = {n: float(np.mean(v)) if v else math.nan for n, v in self.losses.items()}
         passes = {name: deck.passes for name, deck in self.decks.items()}
