@@ -2,8 +2,8 @@
 
 A batch has no padding: its rows are the tokens of all texts, texts of equal length side by side.
 Such a *stretch* is attended as one dense batch without a mask. On the CPU that is a loop over the
-stretches with its own backward (no copies to cut the rows apart); on CUDA many short ones would each
-be a kernel launch, so the rows are padded inside attention alone, or go through torch's
+stretches with its own backward (no copies to cut the rows apart); on CUDA many short ones would
+each be a kernel launch, so the rows are padded inside attention alone, or go through torch's
 variable-length kernel where it exists.
 """
 
@@ -151,7 +151,7 @@ class OverRuns(torch.autograd.Function):
 def _cut(
     qkv: Tensor, queries: Tensor | None, layout: Layout, heads: int
 ) -> list[tuple[Stretch, tuple[Tensor, Tensor, Tensor], slice]]:
-    """Views of each stretch: query, key, value as [texts, heads, length, head width]; its out rows."""
+    """Views of each stretch: query, key, value as [texts, heads, length, width]; its out rows."""
     out = []
     row = text = 0
     parts = 3 if queries is None else 2
