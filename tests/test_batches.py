@@ -142,6 +142,22 @@ def test_examples_know_their_sequences_and_targets() -> None:
     assert len(Examples.of(tiny.task(twin=True), rows([]), tiny.tokenizer(), 9)) == 0
 
 
+def test_a_sample_has_its_own_sequences_only() -> None:
+    for task, own in examples().items():
+        few = own.sample(2)
+        assert few is not own
+        assert len(few.sequences) == few.seats.size, task
+        kept = np.sort(np.random.default_rng(0).permutation(3)[:2])
+        assert unpacked(collate({task: few}, {task: np.arange(2)}).pack) == unpacked(
+            collate({task: own}, {task: kept}).pack
+        )
+        assert few.lengths.tolist() == own.lengths[kept].tolist()
+        if own.targets is not None:
+            assert few.targets is not None
+            assert few.targets.tolist() == own.targets[torch.from_numpy(kept)].tolist()
+        assert own.sample(3) is own.sample(None) is own
+
+
 def test_collate_seats_every_task() -> None:
     own = examples()
     chosen = {"twin": np.array([2, 0]), "single": np.array([1, 1, 2]), "joint": np.array([1])}

@@ -16,14 +16,18 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import bough
-from bough import demo, methods, sampling, untrained
+from bough import demo, methods, sampling, training, untrained
+from bough.batches import Examples
 from bough.course import Place
 from bough.data import Data
 from bough.display import Lines
+from bough.evaluate import predict
 from bough.mistakes import Mistake
+from bough.network import Network
 from bough.optimiser import SCHEDULES, factor
 from bough.recipe import Recipe
 from bough.runs import Run
+from bough.states import States
 from bough.training import Failed, judge, new_folder, resume, train
 
 from . import folders
@@ -268,6 +272,97 @@ def test_a_frozen_plan_moves_heads_only(tiny_folder: Path, tmp_path: Path) -> No
     for name, weight in final(runs[0]).items():
         assert torch.equal(weight, final(runs[1])[name])
         torch.testing.assert_close(weight, final(runs[2])[name], atol=1e-4, rtol=1e-3)
+
+
+def computed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[tuple[str, int]]:
+    """In a cache of its own: for which tasks, and how many sequences, states are computed."""
+    monkeypatch.setenv("BOUGH_CACHE", str(folder))
+    calls: list[tuple[str, int]] = []
+    compute = States._compute
+
+    def counted(self: States, task: str, examples: Examples, *rest: Any) -> Any:
+        calls.append((task, len(examples.sequences)))
+        return compute(self, task, examples, *rest)
+
+    monkeypatch.setattr(States, "_compute", counted)
+    return calls
+
+
+@pytest.mark.parametrize("how", ["plan", "phases"])
+def test_the_end_is_judged_by_the_kept_states(
+    how: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = computed(monkeypatch, tmp_path / "cache")
+    settings: dict[str, Any] = {"plan": "frozen", "epochs": 2}
+    if how == "phases":
+        settings = {"phases": [{"frozen": True, "epochs": 1}, {"frozen": True, "epochs": 1}]}
+    judged_from: list[set[bool]] = []
+
+    def noted(network: Network, examples: Mapping[str, Examples]) -> Any:
+        judged_from.append({own.first > 0 for own in examples.values()})
+        return predict(network, examples)
+
+    monkeypatch.setattr(training, "predict", noted)
+    told = folders.small(tiny_folder, **settings)
+    kept = train(told, tmp_path / "kept")
+    assert judged_from == [{True}] * 3, "two epochs and the end"
+    assert calls == [(task, size) for size in (64, 16) for task in folders.TASKS]
+    monkeypatch.setattr(training, "predict", predict)
+    plain = train(told, tmp_path / "plain", overrides=["training.keep_states=false"])
+    for found in (judge(kept.folder, "dev"), plain.scores["dev"]):
+        for task, own in found["tasks"].items():
+            known = kept.scores["dev"]["tasks"][task]
+            for number in (own["metric"], "loss", "interval"):
+                assert own[number] == pytest.approx(known[number], rel=1e-3), (task, number)
+    for task in folders.TASKS:
+        one, other = (run.predictions(task, "dev") for run in (kept, plain))
+        if task != "similarity":
+            assert [row["predicted"] for row in one] == [row["predicted"] for row in other]
+        assert len(one) == len(other) == 16
+
+
+def test_a_phase_that_learns_has_no_kept_states_at_the_end(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = computed(monkeypatch, tmp_path / "cache")
+    phases = [{"frozen": True, "epochs": 1}, {"epochs": 1}]
+    run = train(folders.small(tiny_folder, phases=phases, select="last"), tmp_path / "run")
+    assert len(calls) == 2 * len(folders.TASKS)
+    assert judge(run.folder, "dev") == run.scores["dev"]
+
+
+def test_states_of_all_sets_are_worth_a_look_at_half_of_them(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = computed(monkeypatch, tmp_path / "cache")
+    few = folders.data(tmp_path / "few", train=8)
+    recipe = folders.small(tiny_folder, plan="frozen", evaluate_rows=4, sampling="round-robin")
+    smallest = {"train": str(few / "similarity-train.csv")}
+    recipe["tasks"]["similarity"] = recipe["tasks"]["similarity"] | smallest
+    for steps, worth in ((8, False), (9, True)):  # of 8 examples each; the sets have 136
+        calls.clear()
+        train(recipe, tmp_path / str(steps), overrides=[f"training.steps={steps}"])
+        assert (("questions", 64) in calls) == worth
+
+
+def test_without_room_for_states_a_run_goes_on(
+    tiny_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("bough.states.IN_MEMORY", 0)
+    monkeypatch.setenv("BOUGH_CACHE_GB", "0")
+    calls = computed(monkeypatch, tmp_path / "cache")
+    recipe = folders.small(tiny_folder, epochs=1, plan="frozen")
+    run = train(recipe, tmp_path / "run", display=Lines())
+    assert not calls
+    assert run.finished
+    assert capsys.readouterr().err.count("have no room in the cache") == 1
+    monkeypatch.setenv("BOUGH_CACHE_GB", "10GB")
+    with pytest.raises(Mistake, match="BOUGH_CACHE_GB is '10GB'"):
+        train(recipe, tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_the_average_of_weights_is_judged_and_kept(tiny_folder: Path, tmp_path: Path) -> None:

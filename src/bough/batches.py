@@ -37,6 +37,13 @@ class Sequences:
     def lengths(self) -> Ints:
         return np.diff(self.bounds)
 
+    def of(self, chosen: Ints) -> Sequences:
+        """The chosen sequences alone."""
+        sizes = self.lengths[chosen]
+        rows = _ranges(self.bounds[chosen], sizes)
+        bounds = np.concatenate([np.zeros(1, np.int64), sizes.cumsum()])
+        return Sequences(self.ids[rows], self.types[rows], bounds)
+
 
 def tokenise(
     texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, longest: int
@@ -166,12 +173,19 @@ class Examples:
         return lengths
 
     def sample(self, most: int | None) -> Examples:
-        """No more than so many examples, and always the same ones."""
+        """No more than so many examples, always the same ones, and no sequences but theirs."""
         if most is None or len(self) <= most:
             return self
         kept = np.sort(np.random.default_rng(0).permutation(len(self))[:most])
         targets = None if self.targets is None else self.targets[torch.from_numpy(kept)]
-        return replace(self, seats=self.seats[kept], targets=targets)
+        used, seats = np.unique(self.seats[kept], return_inverse=True)
+        return replace(
+            self,
+            sequences=self.sequences.of(used),
+            seats=seats.reshape(most, -1),
+            targets=targets,
+            reached=tuple(states.of(used) for states in self.reached),
+        )
 
 
 def parts(chosen: Mapping[str, Ints], number: int) -> list[dict[str, Ints]]:

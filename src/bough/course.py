@@ -69,6 +69,11 @@ class Course:
         lengths = {name: float(e.lengths.mean()) for name, e in examples.items()}
         return cls(own, phase is not None and phase.frozen, *_length(own, sizes, lengths))
 
+    @property
+    def examples(self) -> float:
+        """How many examples of all tasks the phase draws, in expectation."""
+        return self.steps * _tokens(self.sampler, 1, dict.fromkeys(self.sampler.tasks, 1.0))
+
     def forecast(self, place: Place) -> None:
         """By the clock, the number of steps is what the pace so far makes of the minutes."""
         if self.training.minutes is None or not place.done:

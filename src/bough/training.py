@@ -27,13 +27,14 @@ from bough.evaluate import predict, score, selected
 from bough.files import DiskFullError
 from bough.mistakes import Mistake
 from bough.model import device_of, load
+from bough.network import Network
 from bough.recipe import Recipe
 from bough.runs import Run, Writer
-from bough.states import States
+from bough.states import States, room
 from bough.step import NotFiniteError, Outcome, Stepper
 from bough.tasks import SPLITS
 
-SPARSE = 0.5  # passes over the smallest set, below which keeping states is not worth its pass
+SPARSE = 0.5  # passes over all the rows, below which keeping states is not worth its pass
 
 
 class Stopped(Exception):
@@ -146,7 +147,9 @@ class Trainer:
         # Judging all of it at every evaluation might take longer than training.
         few = recipe.training.evaluate_rows
         self.sample = {name: own.sample(few) for name, own in self.dev.items()}
+        self.told: set[str] = set()
         # Whatever can be wrong with the settings is found before anything is written.
+        room()
         weights = recipe.task_weights()
         self.learned = {name: own for name, own in self.train.items() if weights[name]}
         for name in self.train.keys() - self.learned.keys():
@@ -208,7 +211,9 @@ class Trainer:
             self.display.say(course.sampler.describe())
         if self.state is not None:  # before anything is computed with the weights
             self.network.load_state_dict(self.state["stepper"]["network"])
-        learned_from, self.judged = self._kept(self.learned), self._kept(self.sample)
+        sparse = course.examples < SPARSE * sum(map(len, self.learned.values()))
+        learned_from = self.learned if sparse else self._kept(self.network, self.learned)
+        self.judged = self._kept(self.network, self.sample)
         self.stepper = Stepper(
             self.network, learned_from, training, weights, [*seed, 0], self.recipe.precision
         )
@@ -237,15 +242,26 @@ class Trainer:
                     f"go on with: bough train --resume {self.writer.run.folder}"
                 )
 
-    def _kept(self, examples: dict[str, Examples]) -> dict[str, Examples]:
-        """With the states of what is frozen, where that saves work."""
-        states, training = States(self.network), self.course.training
-        seen = self.course.steps * training.batch * training.accumulate
-        sparse = seen < SPARSE * min(map(len, examples.values()))
-        if sparse or not (states.worth and training.keep_states):
+    def _kept(self, network: Network, examples: dict[str, Examples]) -> dict[str, Examples]:
+        """With the states of what is frozen, where that saves work and there is room."""
+        states = States(network)
+        if not (states.worth and self.course.training.keep_states):
             return examples
-        self.display.say("the trunk's fixed part is computed once for each text")
-        return {name: states.of(name, own) for name, own in examples.items()}
+        if states.fit(examples):
+            self._say_once("the trunk's fixed part is computed once for each text")
+            kept = states.of_all(examples)
+            if all(own.first for own in kept.values()):
+                return kept
+        self._say_once(
+            "some states of the trunk's fixed part have no room in the cache (BOUGH_CACHE, at most "
+            "BOUGH_CACHE_GB) and are computed again whenever they are needed"
+        )
+        return examples
+
+    def _say_once(self, text: str) -> None:
+        if text not in self.told:
+            self.told.add(text)
+            self.display.say(text)
 
     def _step(self) -> None:
         began = time.perf_counter()
@@ -325,12 +341,14 @@ class Trainer:
         """The best model once more on every split that has rows; then the run is done."""
         best = load(self.writer.run.folder)
         best.network.to(self.device)
+        # What no phase let learn has the states that were kept for judging on the way.
+        best.network.hold(all(course.frozen for course in self.courses))
         everything: dict[str, Any] = {}
         for split in ("dev", "test"):
             examples = self.dev if split == "dev" else self.data.examples("test", self.model)
             if not examples:
                 continue
-            found = predict(best.network, examples)
+            found = predict(best.network, self._kept(best.network, examples))
             labelled = {n: own for n, own in examples.items() if own.targets is not None}
             if labelled:
                 everything[split] = score(self.tasks, labelled, found, intervals=True)
