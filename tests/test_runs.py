@@ -321,7 +321,7 @@ def test_the_cost_goes_on_counting(tiny_folder: Path, tmp_path: Path) -> None:
     whole = train(recipe, tmp_path / "whole").cost
     with pytest.raises(Stopped):
         train(recipe, tmp_path / "run", display=Trouble(6, interrupt))
-    before = torch.load(tmp_path / "run/checkpoint/state.pt", weights_only=True)["place"]
+    before = torch.load(tmp_path / "run/checkpoint/state.pt", weights_only=True)["progress"]
     cost = resume(tmp_path / "run").cost
     clock = ("training_seconds", "step_seconds", "peak_memory")
     assert {k: v for k, v in cost.items() if k not in clock} == {

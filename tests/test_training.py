@@ -18,7 +18,7 @@ from torch import Tensor
 import bough
 from bough import demo, methods, sampling, training, untrained
 from bough.batches import Examples
-from bough.course import Place
+from bough.course import Progress
 from bough.data import Data
 from bough.display import Lines
 from bough.evaluate import predict
@@ -579,8 +579,8 @@ def test_a_runs_classes_are_its_own(tiny_folder: Path, tmp_path: Path) -> None:
 
 def test_a_phase_that_gave_up_stays_over() -> None:
     """By the clock its length is a forecast, which must not be made from where it gave up."""
-    progress = Place(done=120, seconds=10.0, over=True)
-    assert Place(**vars(progress)) == progress
+    progress = Progress(done=120, seconds=10.0, over=True)
+    assert Progress(**vars(progress)) == progress
     following = progress.next_phase()
     assert (following.over, following.done) == (False, 0)
 

@@ -19,7 +19,7 @@ from bough.recipe import Phase, Training
 
 
 @dataclass
-class Place:
+class Progress:
     """How far a run has come."""
 
     phase: int = 0
@@ -44,7 +44,7 @@ class Place:
         self.tokens, self.seconds = self.tokens + tokens, self.seconds + seconds
         self.step_seconds.append(seconds)
 
-    def next_phase(self) -> Place:
+    def next_phase(self) -> Progress:
         return replace(
             self, phase=self.phase + 1, epoch=0, step=0, done=0, since_best=0, over=False
         )
@@ -74,37 +74,39 @@ class Course:
         """How many examples of all tasks the phase draws, in expectation."""
         return self.steps * _tokens(self.sampler, 1, dict.fromkeys(self.sampler.tasks, 1.0))
 
-    def forecast(self, place: Place) -> None:
+    def forecast(self, progress: Progress) -> None:
         """By the clock, the number of steps is what the pace so far makes of the minutes."""
-        if self.training.minutes is None or not place.done:
+        if self.training.minutes is None or not progress.done:
             return
-        share = place.seconds / (60 * self.training.minutes)
-        self.steps = place.done if share >= 1 else max(place.done + 1, round(place.done / share))
+        share = progress.seconds / (60 * self.training.minutes)
+        self.steps = (
+            progress.done if share >= 1 else max(progress.done + 1, round(progress.done / share))
+        )
 
-    def lr(self, place: Place) -> float:
+    def lr(self, progress: Progress) -> float:
         told = self.training
-        return told.lr * optimiser.factor(place.done, self.steps, told.warmup, told.schedule)
+        return told.lr * optimiser.factor(progress.done, self.steps, told.warmup, told.schedule)
 
-    def epochs(self, place: Place) -> float:
+    def epochs(self, progress: Progress) -> float:
         """Epochs so far, with the share of the one at hand."""
-        return place.epoch + place.step / self.sampler.steps(place.epoch)
+        return progress.epoch + progress.step / self.sampler.steps(progress.epoch)
 
-    def epoch_ends(self, place: Place) -> bool:
-        return place.step == self.sampler.steps(place.epoch)
+    def epoch_ends(self, progress: Progress) -> bool:
+        return progress.step == self.sampler.steps(progress.epoch)
 
-    def evaluation_due(self, place: Place) -> bool:
+    def evaluation_due(self, progress: Progress) -> bool:
         every = self.training.evaluate_every
-        if place.done >= self.steps:
+        if progress.done >= self.steps:
             return True
-        return self.epoch_ends(place) if every == "epoch" else place.done % int(every) == 0
+        return self.epoch_ends(progress) if every == "epoch" else progress.done % int(every) == 0
 
-    def logging_due(self, place: Place) -> bool:
-        return place.total % self.training.log_every == 0 or place.done >= self.steps
+    def logging_due(self, progress: Progress) -> bool:
+        return progress.total % self.training.log_every == 0 or progress.done >= self.steps
 
-    def cosines_due(self, place: Place) -> bool:
+    def cosines_due(self, progress: Progress) -> bool:
         """Whether the next step compares the tasks' gradients."""
         every = self.training.cosines_every
-        return bool(every) and (place.total + 1) % every == 0
+        return bool(every) and (progress.total + 1) % every == 0
 
 
 def _length(

@@ -20,7 +20,7 @@ import torch
 from bough import card, measure, predictions, signals, untrained
 from bough import encoder as encoders
 from bough.batches import Deck, Examples, parts
-from bough.course import Course, Place
+from bough.course import Course, Progress
 from bough.data import Data
 from bough.display import Display, Moment, Silent
 from bough.evaluate import predict, score, selected
@@ -156,7 +156,7 @@ class Trainer:
             display.say(f"task {name!r} has weight 0: it is judged, and nothing learns from it")
         phases = recipe.training.phases or (None,)
         self.courses = [Course.of(recipe.training, phase, self.learned) for phase in phases]
-        self.place = Place()
+        self.progress = Progress()
         self.state = state
         self.saved = time.monotonic()
         self.stop = False
@@ -169,12 +169,12 @@ class Trainer:
             self._begin()
         else:
             self._same_rows()
-            self.place = Place(**self.state["place"])
+            self.progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         with signals.heard(self._heard):
-            for course in self.courses[self.place.phase :]:
+            for course in self.courses[self.progress.phase :]:
                 self._follow(course)
-                self.place = self.place.next_phase()
+                self.progress = self.progress.next_phase()
         self._finish()
 
     def _begin(self) -> None:
@@ -203,11 +203,11 @@ class Trainer:
         """One phase, from where it stands to its end."""
         self.course, training = course, course.training
         self.network.hold(course.frozen)
-        course.forecast(self.place)
+        course.forecast(self.progress)
         given = self.recipe.task_weights()
         weights = {name: given[name] * course.sampler.factors[name] for name in self.learned}
-        seed = [training.seed, self.place.phase]
-        if self.place.done == 0:
+        seed = [training.seed, self.progress.phase]
+        if self.progress.done == 0:
             self.display.say(course.sampler.describe())
         if self.state is not None:  # before anything is computed with the weights
             self.network.load_state_dict(self.state["stepper"]["network"])
@@ -226,19 +226,19 @@ class Trainer:
         if self.state is not None:
             self._restore(self.state)
             self.state = None
-        while self.place.done < course.steps and not self.place.over:
-            if course.epoch_ends(self.place):
-                self.place.epoch, self.place.step = self.place.epoch + 1, 0
+        while self.progress.done < course.steps and not self.progress.over:
+            if course.epoch_ends(self.progress):
+                self.progress.epoch, self.progress.step = self.progress.epoch + 1, 0
                 self.stepper.weighting.close_epoch()
             self._step()
-            if course.evaluation_due(self.place):
-                self.place.over = self._evaluate()
+            if course.evaluation_due(self.progress):
+                self.progress.over = self._evaluate()
                 self._checkpoint()
             elif self.stop or time.monotonic() - self.saved > training.save_every:
                 self._checkpoint()
             if self.stop:
                 raise Stopped(
-                    f"stopped after step {self.place.total}; "
+                    f"stopped after step {self.progress.total}; "
                     f"go on with: bough train --resume {self.writer.run.folder}"
                 )
 
@@ -265,40 +265,42 @@ class Trainer:
 
     def _step(self) -> None:
         began = time.perf_counter()
-        place, course = self.place, self.course
-        counts = course.sampler.draw(place.epoch, place.step, self.turns)
+        progress, course = self.progress, self.course
+        counts = course.sampler.draw(progress.epoch, progress.step, self.turns)
         dealt = {name: self.decks[name].deal(count) for name, count in counts.items()}
-        lr = course.lr(place)
+        lr = course.lr(progress)
         try:
             step = self.stepper.step(
-                parts(dealt, course.training.accumulate), lr, course.cosines_due(place)
+                parts(dealt, course.training.accumulate), lr, course.cosines_due(progress)
             )
         except NotFiniteError as error:
             run = self.writer.run
             kept = f"; the last state is kept in {run.folder}" if run.checkpoint.is_file() else ""
             raise Failed(
-                f"{error} is not a finite number at step {place.total + 1}{kept}. "
+                f"{error} is not a finite number at step {progress.total + 1}{kept}. "
                 f"Lower training.lr ({course.training.lr:g}) and train anew"
             ) from None
         seconds = time.perf_counter() - began
-        place.count(step.tokens, seconds)
-        course.forecast(place)
+        progress.count(step.tokens, seconds)
+        course.forecast(progress)
         for name, value in step.losses.items():
             self.losses[name].append(value)
         self._tell(lr, step, seconds)
 
     def _tell(self, lr: float, step: Outcome, seconds: float) -> None:
-        place, course = self.place, self.course
+        progress, course = self.progress, self.course
         means = {n: float(np.mean(v)) if v else math.nan for n, v in self.losses.items()}
         passes = {name: deck.passes for name, deck in self.decks.items()}
-        epoch, pace = course.epochs(place), step.tokens / seconds
-        phase = f" of phase {place.phase + 1}" if len(self.courses) > 1 else ""
-        self.display.step(Moment(place.done, course.steps, epoch, phase, means, passes, lr, pace))
-        if not course.logging_due(place) and step.cosines is None:
+        epoch, pace = course.epochs(progress), step.tokens / seconds
+        phase = f" of phase {progress.phase + 1}" if len(self.courses) > 1 else ""
+        self.display.step(
+            Moment(progress.done, course.steps, epoch, phase, means, passes, lr, pace)
+        )
+        if not course.logging_due(progress) and step.cosines is None:
             return
         entry = {
-            "step": place.total,
-            "phase": place.phase,
+            "step": progress.total,
+            "phase": progress.phase,
             "epoch": round(epoch, 4),
             "loss": {n: v for n, v in means.items() if not math.isnan(v)},
             "examples": {name: deck.seen for name, deck in self.decks.items()},
@@ -306,8 +308,8 @@ class Trainer:
             "lr": lr,
             "gradient_norm": step.norm,
             "weights": step.weights,
-            "tokens": place.tokens,
-            "seconds": round(place.seconds, 3),
+            "tokens": progress.tokens,
+            "seconds": round(progress.seconds, 3),
         }
         if step.coefficients:
             entry["coefficients"] = step.coefficients
@@ -326,16 +328,16 @@ class Trainer:
             scores = score(self.tasks, self.judged, predict(self.network, self.judged))
             select = self.recipe.training.select
             value = None if select == "last" else selected(scores, self.tasks, select)
-            better = value is None or self.place.best is None or value > self.place.best
+            better = value is None or self.progress.best is None or value > self.progress.best
             if better:
-                self.place.best, self.place.since_best = value, 0
+                self.progress.best, self.progress.since_best = value, 0
                 self.writer.write("model/model.safetensors", self.model.weights())
             else:
-                self.place.since_best += 1
-        self.writer.log({"step": self.place.total, "dev": scores, "best": better})
-        self.display.scored(self.place.total, scores, better)
+                self.progress.since_best += 1
+        self.writer.log({"step": self.progress.total, "dev": scores, "best": better})
+        self.display.scored(self.progress.total, scores, better)
         patience = self.course.training.patience
-        return patience is not None and self.place.since_best >= patience
+        return patience is not None and self.progress.since_best >= patience
 
     def _finish(self) -> None:
         """The best model once more on every split that has rows; then the run is done."""
@@ -357,9 +359,14 @@ class Trainer:
                 self.writer.write_csv(f"predictions/{name}-{split}.csv", *told)
         lengths = {name: float(own.lengths.mean()) for name, own in self.train.items()}
         self.network.hold(False)
-        place = self.place
+        progress = self.progress
         cost = measure.of_run(
-            self.network, place.seconds, place.step_seconds, place.tokens, lengths, place.memory
+            self.network,
+            progress.seconds,
+            progress.step_seconds,
+            progress.tokens,
+            lengths,
+            progress.memory,
         )
         self.writer.write_json("cost.json", cost)
         best.facts |= {
@@ -376,15 +383,15 @@ class Trainer:
         """How it was trained, in a few words for the card."""
         training = self.recipe.training
         keys = ("batch", "lr", "sampling", "combine", "weighting", "seed")
-        told = {"steps": self.place.total, **{key: getattr(training, key) for key in keys}}
+        told = {"steps": self.progress.total, **{key: getattr(training, key) for key in keys}}
         return told | {"processor": self.writer.run.environment["processor"]}
 
     # Never losing it.
 
     def _checkpoint(self) -> None:
-        self.place.memory = max(self.place.memory, measure.peak_memory())
+        self.progress.memory = max(self.progress.memory, measure.peak_memory())
         state = {
-            "place": vars(self.place) | {"step_seconds": list(self.place.step_seconds)},
+            "progress": vars(self.progress) | {"step_seconds": list(self.progress.step_seconds)},
             "stepper": self.stepper.state(),
             "turns": self.turns.bit_generator.state,
             "decks": {name: deck.state() for name, deck in self.decks.items()},
