@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from bough import demo, guess, rows
 from bough.cli import app
-from bough.init import init, split_off
+from bough.holdout import split_off
+from bough.init import init
 from bough.mistakes import Mistake
 from bough.recipe import Recipe
 from bough.rows import Rows

@@ -1,14 +1,12 @@
 """Init: data files become a recipe that trains as it is.
 
-Splits are known by the files' names. Where there is no dev file, a tenth of the train rows is set
-aside by a hash of their texts: the same rows whatever the order, and no text on both sides. Nothing
+Splits are known by the files' names; where there is no dev file, `holdout` sets rows aside. Nothing
 that exists is overwritten, and everything that was assumed is said.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import re
 import shlex
@@ -19,6 +17,7 @@ from typing import Any
 
 from bough import guess, notation, rows
 from bough.files import write_atomically
+from bough.holdout import split_off
 from bough.mistakes import Mistake
 from bough.recipe import RESERVED, Recipe
 from bough.rows import Rows
@@ -30,9 +29,6 @@ WORDS: dict[str, Split] = {
     **dict.fromkeys(("dev", "devel", "development", "valid", "validation", "val"), "dev"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-SHARE = 0.1  # of the rows, set aside for dev
-FEWEST, MOST = 100, 2000  # dev rows, as far as there are rows
-NEEDED = 10  # rows, below which there is nothing to split
 
 
 @dataclass(frozen=True)
@@ -269,51 +265,6 @@ def _described(name: str, task: Task, split: Split, file: Path, bad: list[str]) 
     bare = "" if found.labels is not None else ", without labels"
     role = {"train": "to learn from", "dev": "to choose the model by", "test": "for the end"}
     return f"rows   {file.name}: {len(found):,} {role[split]}{bare}"
-
-
-# --- setting rows aside --------------------------------------------------------------------------
-
-
-def split_off(
-    every: Rows, by_class: bool, shared: int | None = None
-) -> tuple[list[int], list[int]]:
-    """Numbers of the rows to learn from and to judge by, both in the file's order.
-
-    Each class gives its share, if asked to; equal texts stay together. Where several tasks are on
-    one file (`shared` is its rows), each text decides for itself, so that none learns from a text
-    that another is judged by, whichever labels are missing.
-    """
-    if len(every) < NEEDED:
-        raise Mistake(
-            f"{every.source} has {len(every)} usable rows, too few to set some aside for dev; "
-            "give a dev file, too"
-        )
-    assert every.labels is not None
-    together: dict[tuple[str, ...], list[int]] = {}
-    for number, texts in enumerate(every.texts):
-        together.setdefault(texts, []).append(number)
-    groups: dict[float, list[tuple[str, ...]]] = {}
-    for texts, numbers in together.items():
-        groups.setdefault(every.labels[numbers[0]] if by_class else 0, []).append(texts)
-    size = shared or len(every)
-    wanted = min(max(SHARE * size, min(FEWEST, size / 3)), MOST) / size
-    chosen: set[int] = set()
-    for own in groups.values():
-        own.sort(key=_hash)
-        most = min(max(round(wanted * len(own)), int(len(own) >= 5)), len(own) - 1)
-        if shared:
-            most = sum(int.from_bytes(_hash(texts)[:8]) < wanted * 2**64 for texts in own)
-        chosen.update(number for texts in own[:most] for number in together[texts])
-    if not chosen:
-        raise Mistake(
-            f"{every.source}: nearly every row has a class of its own, so no rows can be set aside "
-            "for dev; give a dev file, too"
-        )
-    return [n for n in range(len(every)) if n not in chosen], sorted(chosen)
-
-
-def _hash(texts: tuple[str, ...]) -> bytes:
-    return hashlib.sha256("\0".join(texts).encode()).digest()
 
 
 def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
