@@ -45,7 +45,8 @@ def test_every_cell_of_every_budget_is_a_recipe_and_a_plan(file: Path):
     for budget in BUDGETS:
         survey = study.resolved(budget)
         found = recipes(survey)
-        assert len(survey.seeds) == (1 if budget == "smoke" or survey.search else 3)
+        single = budget == "smoke" or survey.search is not None
+        assert len(survey.seeds) == 1 if single else len(survey.seeds) >= 3
         plans: list[Plan] = []
         for recipe in found:
             training = recipe.training
