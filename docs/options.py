@@ -9,7 +9,8 @@ from typing import Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from bough.recipe import Phase, Recipe, Training
-from bough.tasks import Hub, Task
+from bough.sources import Hub
+from bough.tasks import Task
 
 HERE = Path(__file__).parent
 PAGES: dict[Path, dict[str, type[BaseModel]]] = {

@@ -14,7 +14,8 @@ from bough import rows
 from bough.mistakes import Mistake
 from bough.recipe import Phase, Recipe, Training
 from bough.rows import Rows
-from bough.tasks import Hub, Task
+from bough.sources import Hub
+from bough.tasks import Task
 
 CLASSIFY = Task(kind="classify", text="sentence", labels=[0, 1])
 OPEN = Task(kind="classify", text=["a", "b"])

@@ -16,9 +16,10 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = {
-    "mistakes", "tasks", "rows", "tables", "delimited", "recipe", "draft", "notation", "plan",
-    "language", "terms", "families", "cost", "sampling", "picture", "runs", "files", "signals",
-    "predictions", "variants", "statistics", "differences", "compare", "cli",
+    "mistakes", "labels", "sources", "tasks", "rows", "tables", "delimited", "recipe", "draft",
+    "notation", "plan", "language", "terms", "families", "cost", "methods", "sampling", "picture",
+    "runs", "files", "signals", "predictions", "variants", "statistics", "differences", "compare",
+    "cli",
 }  # fmt: skip
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from bough.mistakes import Mistake
 from bough.recipe import Phase, Recipe, Training, schema
-from bough.tasks import Hub, Task
+from bough.sources import Hub
+from bough.tasks import Task
 
 ROOT = Path(__file__).parents[1]
 TASKS = {

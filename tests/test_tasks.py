@@ -1,8 +1,10 @@
 import pytest
 from pydantic import ValidationError
 
+from bough.labels import class_name, in_order
 from bough.mistakes import Mistake
-from bough.tasks import Hub, Task, class_name, in_order
+from bough.sources import Hub
+from bough.tasks import Task
 
 SINGLE = {"kind": "classify", "text": "sentence"}
 PAIR = {"kind": "regress", "text": ["a", "b"], "range": [0, 5]}

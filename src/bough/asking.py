@@ -26,10 +26,10 @@ from bough.encoder import read_tokenizer
 from bough.families import Shape
 from bough.files import write_atomically
 from bough.losses import answers
-from bough.mistakes import Mistake, nearest
+from bough.mistakes import Mistake, nearest, shorten
 from bough.network import Network, plan_of
 from bough.plan import Plan
-from bough.tasks import Task, shorten
+from bough.tasks import Task
 
 Text = str | tuple[str, str]
 WINDOW = 2048  # texts that a stream of texts is sorted within

@@ -14,9 +14,11 @@ from typing import Any
 
 import yaml
 
+from bough.mistakes import listed
 from bough.plan import Plan
 from bough.rows import Rows
-from bough.tasks import SPLITS, Hub, Source, Task, listed
+from bough.sources import Hub, Source
+from bough.tasks import SPLITS, Task
 
 Facts = Mapping[str, Any]
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")

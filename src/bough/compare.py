@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bough.differences import AGGREGATES, Score, score_all
+from bough.labels import in_order
 from bough.mistakes import Mistake
 from bough.predictions import Answers
 from bough.recipe import Recipe
-from bough.tasks import Task, in_order
+from bough.tasks import Task
 from bough.variants import (
     Variant,
     check_rows,

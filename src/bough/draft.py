@@ -18,10 +18,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from bough import notation
-from bough.mistakes import Mistake, nearest
+from bough.mistakes import Mistake, listed, nearest, shorten
 from bough.notation import dotted
+from bough.sources import Hub
 from bough.tables import read_bytes
-from bough.tasks import SPLITS, Hub, listed, shorten
+from bough.tasks import SPLITS
 
 Keys = Callable[[notation.Path], Mapping[str, FieldInfo] | None]
 """The keys that may stand at a place; None where the user names them."""

@@ -15,8 +15,9 @@ from bough import rows
 from bough.compare import Comparison
 from bough.mistakes import Mistake
 from bough.rows import Rows
+from bough.sources import Hub
 from bough.statistics import Floats
-from bough.tasks import SPLITS, Hub, Task
+from bough.tasks import SPLITS, Task
 from bough.variants import Variant
 
 WORST = 10  # examples shown at first

@@ -21,9 +21,9 @@ from pydantic.fields import FieldInfo
 
 from bough import notation
 from bough.draft import Draft, mapped
-from bough.mistakes import Mistake, nearest
+from bough.mistakes import Mistake, listed, nearest
 from bough.recipe import Recipe
-from bough.tasks import listed, misfit
+from bough.tasks import misfit
 
 SCORES = ("raw", "normalised")  # besides each task by its name
 COSTS = ("bytes_to_serve", "step_seconds", "training_seconds", "peak_memory")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bough.mistakes import Mistake, nearest
-from bough.tasks import class_name, in_order, listed, shorten
+from bough.labels import class_name, in_order
+from bough.mistakes import Mistake, listed, nearest, shorten
 
 LABELS = (
     "label", "labels", "gold_label", "gold", "class", "category", "target", "y", "sentiment",

@@ -18,11 +18,11 @@ from typing import Any
 from bough import guess, notation, rows
 from bough.files import write_atomically
 from bough.holdout import split_off
-from bough.mistakes import Mistake
+from bough.mistakes import Mistake, listed
 from bough.recipe import RESERVED, Recipe
 from bough.rows import Rows
 from bough.tables import Wanted, check_name, open_table
-from bough.tasks import SPLITS, Split, Task, listed
+from bough.tasks import SPLITS, Split, Task
 
 WORDS: dict[str, Split] = {
     **dict.fromkeys(("train", "training"), "train"),

@@ -25,9 +25,10 @@ from pydantic.fields import FieldInfo
 
 from bough import methods, notation, sampling
 from bough.draft import Draft, mapped
-from bough.mistakes import Mistake, nearest
+from bough.mistakes import Mistake, listed, nearest
+from bough.sources import Hub, Limit
 from bough.tables import place
-from bough.tasks import SPLITS, Hub, Limit, Task, listed, misfit
+from bough.tasks import SPLITS, Task, misfit
 
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bough.mistakes import Mistake, nearest
+from bough.labels import class_name, in_order
+from bough.mistakes import Mistake, listed, nearest, shorten
+from bough.sources import Source
 from bough.tables import Skipped, Table, Wanted, open_table
-from bough.tasks import SPLITS, Source, Split, Task, class_name, in_order, listed, shorten
+from bough.tasks import SPLITS, Split, Task
 
 Policy = Literal["error", "skip"]
 Use = Literal["needed", "optional", "ignored"]  # what becomes of a split's labels

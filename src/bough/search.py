@@ -15,10 +15,9 @@ from typing import Any
 
 from bough.fleet import Folder, Outcome
 from bough.grid import COSTS, SCORES, Order, Overrides, Search, Span, Survey
-from bough.mistakes import Mistake, nearest
+from bough.mistakes import Mistake, listed, nearest
 from bough.recipe import Recipe
 from bough.runs import Run
-from bough.tasks import listed
 
 PEERS = 4  # finished runs to be judged by, before a run can be called hopeless
 ABOUT = 1.05  # costs this close are the same

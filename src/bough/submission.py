@@ -19,8 +19,9 @@ from bough.files import replacing
 from bough.mistakes import Mistake
 from bough.model import find, load
 from bough.recipe import Recipe
+from bough.sources import Source
 from bough.tables import place
-from bough.tasks import Source, Task
+from bough.tasks import Task
 
 
 @dataclass(frozen=True)

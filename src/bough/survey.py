@@ -21,10 +21,9 @@ from rich.text import Text
 from bough import board, grid
 from bough.fleet import Fleet, Folder, Keep, Listed
 from bough.grid import Order, Survey
-from bough.mistakes import Mistake, nearest
+from bough.mistakes import Mistake, listed, nearest
 from bough.recipe import Recipe
 from bough.search import Trials, corners
-from bough.tasks import listed
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bough import delimited
-from bough.mistakes import Mistake, nearest
-from bough.tasks import Hub, Record, class_name, shorten
+from bough.labels import class_name
+from bough.mistakes import Mistake, nearest, shorten
+from bough.sources import Hub, Record
 
 
 @dataclass(frozen=True)

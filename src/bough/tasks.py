@@ -6,26 +6,22 @@ finds them in the data and returns the task with `labels` filled in.
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from os import PathLike, fspath
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from bough.mistakes import Mistake, nearest
+from bough.labels import Classes, ClassWeights
+from bough.mistakes import Mistake, listed, nearest
+from bough.sources import Limit, Source
 
 Kind = Literal["classify", "regress"]
 Pair = Literal["joint", "twin"]
@@ -47,168 +43,6 @@ _METRICS: dict[Kind, tuple[str, ...]] = {
     "classify": ("auto", "accuracy", "f1", "mcc"),
     "regress": ("auto", "pearson", "spearman"),
 }
-_WHOLE = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.0+)?")
-
-
-def class_name(value: object) -> str:
-    """The class a label stands for: 0, 0.0, "0" and "0.0" are all the class "0"."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    text = str(value).strip()
-    whole = _WHOLE.fullmatch(text)
-    if whole is None:
-        return text
-    sign, digits = whole.groups()
-    return digits if digits == "0" else sign + digits
-
-
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Distinct class names: by value when all are numbers, else by alphabet."""
-    distinct = set(names)
-    try:
-        values = {name: float(name) for name in distinct}
-    except ValueError:
-        return tuple(sorted(distinct))
-    if any(math.isnan(value) for value in values.values()):
-        return tuple(sorted(distinct))
-    return tuple(sorted(distinct, key=lambda name: (values[name], name)))
-
-
-def _class_names(value: object) -> object:
-    return tuple(map(class_name, value)) if isinstance(value, list | tuple) else value
-
-
-def _class_keys(value: object) -> object:
-    return {class_name(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
-
-
-Classes = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_class_names),
-    WithJsonSchema({"type": "array", "items": {"type": ["string", "number", "boolean"]}}),
-]
-ClassWeights = Annotated[
-    Annotated[Literal["balanced"], Tag("<word>")]
-    | Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("<each>")],
-    Discriminator(lambda value: "<each>" if isinstance(value, Mapping) else "<word>"),
-    BeforeValidator(_class_keys),
-]
-
-
-class Hub(BaseModel):
-    """A set on the Hugging Face hub, or a local folder laid out like one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    hub: str = Field(min_length=1, description="The set's id (owner/name) or a local folder.")
-    config: str | None = Field(None, description="The configuration, for sets that have several.")
-    split: str = Field("train", min_length=1, description="The split: train, validation, ...")
-    columns: dict[str, str] = Field(
-        default_factory=dict, description="The set's own column names: {our name: its name}."
-    )
-    labels: Classes | None = Field(
-        None, description="Names of the classes 0, 1, ... where the set stores bare numbers."
-    )
-
-
-class Limit(BaseModel):
-    """How many rows of each split are used at most; always the same ones."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    train: int | None = Field(None, ge=1, description="Most rows to learn from.")
-    dev: int | None = Field(None, ge=1, description="Most rows to choose the best model by.")
-    test: int | None = Field(None, ge=1, description="Most rows for the end.")
-
-
-Record = dict[str, Any] | tuple[Any, ...]
-
-
-def _plain(value: object) -> object:
-    """A cell as plain data, so that a recipe that holds it can be written down."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, float):  # numpy's too
-        return float(value)
-    if isinstance(value, int):
-        if value.bit_length() > 1024:
-            raise ValueError("a whole number of more than 1024 bits is neither text nor label")
-        return int(value)
-    if isinstance(value, bytes | bytearray):
-        raise ValueError(f"a cell holds the bytes {shorten(value)}; decode them first")
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    # Scalars of numpy and torch know their `item`; dates and the like have at least a name.
-    item = getattr(value, "item", None)
-    return _plain(item()) if callable(item) and getattr(value, "ndim", 1) == 0 else str(value)
-
-
-def _source(value: object) -> object:
-    """Lay in-memory data out as rows: a list of dicts or tuples, or a dict of columns."""
-    if isinstance(value, PathLike):
-        return fspath(value)
-    if isinstance(value, Mapping) and "hub" not in value:
-        return _from_columns(value)
-    if isinstance(value, list | tuple):
-        return tuple(_record(number, row) for number, row in enumerate(value, 1))
-    return value
-
-
-def _from_columns(value: Mapping[object, object]) -> tuple[Record, ...]:
-    columns: dict[str, list[object]] = {}
-    for name, column in value.items():
-        if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable):
-            raise ValueError(
-                f"{name!r} is not a list; a mapping is either columns of rows or names a `hub` set"
-                + nearest(str(name), Hub.model_fields)
-            )
-        columns[str(name)] = [_plain(cell) for cell in column]
-    sizes = {name: len(column) for name, column in columns.items()}
-    if len(set(sizes.values())) > 1:
-        raise ValueError(f"the columns have different lengths ({sizes}); expected equal ones")
-    rows = zip(*columns.values(), strict=True)
-    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
-
-
-def _record(number: int, row: object) -> Record:
-    if isinstance(row, str):
-        return (row,)
-    if isinstance(row, Mapping):
-        return {str(name): _plain(cell) for name, cell in row.items()}
-    if isinstance(row, list | tuple):
-        return tuple(map(_plain, row))
-    raise ValueError(f"row {number} is {shorten(row)}; expected a dict, a tuple or a text")
-
-
-def shorten(value: object, most: int = 60) -> str:
-    """The value as a message shows it."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python refuses to print whole numbers of thousands of digits
-        text = f"a {type(value).__name__} too long to print"
-    return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def _source_form(value: object) -> str:
-    # The tags are in angle brackets so that no message takes them for a key of the recipe.
-    if isinstance(value, str):
-        return "<path>"
-    return "<hub>" if isinstance(value, Mapping | Hub) else "<rows>"
-
-
-Source = Annotated[
-    Annotated[str, Field(min_length=1), Tag("<path>")]
-    | Annotated[Hub, Tag("<hub>")]
-    | Annotated[tuple[Record, ...], Tag("<rows>")],
-    Discriminator(_source_form),
-    BeforeValidator(_source),
-]
 
 
 def _text(value: object) -> object:
@@ -418,9 +252,3 @@ def misfit(sentence: str, *at: str | int) -> PydanticCustomError:
     """What a validator raises about settings that do not go together, and the key to mend."""
     # The sentence is passed as a value, because braces in it would be taken for places to fill.
     return PydanticCustomError("misfit", "{sentence}", {"sentence": sentence, "at": at})
-
-
-def listed(names: Sequence[str], most: int = 10) -> str:
-    """Names in a sentence, the first of many."""
-    shown = ", ".join(name if len(name) <= 40 else name[:37] + "..." for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

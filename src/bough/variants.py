@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from bough.mistakes import Mistake, nearest
+from bough.mistakes import Mistake, listed, nearest
 from bough.recipe import Recipe
 from bough.runs import Run
-from bough.tasks import Task, listed
+from bough.tasks import Task
 
 IGNORED = ("training.seed", "data")  # a moved folder is no variant; its contents are compared
 

@@ -1,0 +1,59 @@
+"""What classes are called: however a file writes them, one class has one name."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+
+_WHOLE = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.0+)?")
+
+
+def class_name(value: object) -> str:
+    """The class a label stands for: 0, 0.0, "0" and "0.0" are all the class "0"."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = str(value).strip()
+    whole = _WHOLE.fullmatch(text)
+    if whole is None:
+        return text
+    sign, digits = whole.groups()
+    return digits if digits == "0" else sign + digits
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Distinct class names: by value when all are numbers, else by alphabet."""
+    distinct = set(names)
+    try:
+        values = {name: float(name) for name in distinct}
+    except ValueError:
+        return tuple(sorted(distinct))
+    if any(math.isnan(value) for value in values.values()):
+        return tuple(sorted(distinct))
+    return tuple(sorted(distinct, key=lambda name: (values[name], name)))
+
+
+def _class_names(value: object) -> object:
+    return tuple(map(class_name, value)) if isinstance(value, list | tuple) else value
+
+
+def _class_keys(value: object) -> object:
+    return {class_name(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
+
+
+Classes = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_class_names),
+    WithJsonSchema({"type": "array", "items": {"type": ["string", "number", "boolean"]}}),
+]
+ClassWeights = Annotated[
+    Annotated[Literal["balanced"], Tag("<word>")]
+    | Annotated[dict[str, Annotated[float, Field(ge=0)]], Tag("<each>")],
+    Discriminator(lambda value: "<each>" if isinstance(value, Mapping) else "<word>"),
+    BeforeValidator(_class_keys),
+]
