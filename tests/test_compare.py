@@ -321,6 +321,14 @@ def test_json_is_plain(found: Comparison) -> None:
     assert set(told["fronts"]) == {"bytes_to_serve", "step_seconds"}
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    for name, words in (("no/t.md", "no: no such folder to write t.md to"), (".", "is a folder")):
+        wrong = CliRunner().invoke(app, ["compare", "nowhere", "--markdown", str(tmp_path / name)])
+        assert isinstance(wrong.exception, Mistake), "which is exit code 2"
+        assert words in str(wrong.exception)
+        assert not wrong.output
+
+
 def test_markdown_has_every_variant_and_is_escaped(found: Comparison) -> None:
     text = findings.markdown(found)
     assert "| separate (baseline) | 3 |" in text

@@ -18,8 +18,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "bough"
 LIGHT = {
     "mistakes", "labels", "sources", "tasks", "rows", "tables", "delimited", "recipe", "draft",
     "notation", "plan", "language", "terms", "families", "cost", "methods", "sampling", "picture",
-    "runs", "files", "signals", "predictions", "variants", "statistics", "differences", "compare",
-    "cli",
+    "runs", "files", "signals", "machine", "predictions", "variants", "statistics", "differences",
+    "compare", "cli",
 }  # fmt: skip
 
 
@@ -86,6 +86,20 @@ def test_no_room_reaches_into_anothers_private_names() -> None:
                 private = [name.name for name in node.names if name.name.startswith("_")]
                 private = [name for name in private if not name.startswith("__")]
                 assert not private, f"{room} imports {private} from {node.module}"
+
+
+def test_no_function_stands_in_two_rooms() -> None:
+    """Whatever its name and its words: one of them would be mended, and the other not."""
+    seen: dict[str, str] = {}
+    for room, file in ROOMS.items():
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            said = ast.get_docstring(node) is not None
+            parts = [ast.dump(node.args), *map(ast.dump, node.body[said:])]
+            content = "".join(parts).replace(repr(node.name), "itself")
+            assert content not in seen, f"{node.name} of {room} stands in {seen[content]}, too"
+            seen[content] = room
 
 
 def test_light_rooms_load_without_torch() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from bough import examples, plots, report
+from bough import examples, obtained, plots, report
 from bough.cli import app
 from bough.compare import compare
 from bough.markup import Markup, element
@@ -162,6 +164,21 @@ def test_markdown_and_the_command_line(survey: Path, tmp_path: Path) -> None:
         wrong = run(app, ["report", str(survey), "-o", str(tmp_path / out)])
         assert isinstance(wrong.exception, Mistake)
         assert words in str(wrong.exception)
+
+
+def test_the_command_that_repeats_it_is_the_one_that_was_given(tmp_path: Path) -> None:
+    source = simulated.data(tmp_path / "data", 30)
+    paths = [tmp_path / "two words" / f"{n}-{plan}" for n, plan in enumerate(("full", "split@2"))]
+    for path, plan in zip(paths, ("full", "split@2"), strict=True):
+        simulated.run(path, simulated.recipe(source, plan, 0))
+    simulated.run(tmp_path / "two words" / "other", simulated.recipe(source, "separate", 0))
+    text = str(obtained.section(compare(paths, baseline="split@2", tasks=["sst", "quora"])))
+    command = shlex.split(html.unescape(re.findall(r"<pre>(bough report .*?)</pre>", text)[0]))
+    assert command == ["bough", "report", *map(str, paths), "--baseline", "split@2",
+                       "--split", "dev", "--tasks", "sst,quora"]  # fmt: skip
+    done = CliRunner().invoke(app, [*command[1:], "-o", str(tmp_path / "again.html")])
+    assert done.exit_code == 0
+    assert shlex.join(command) in " ".join(Page((tmp_path / "again.html").read_text()).words)
 
 
 def test_a_broken_log_is_one_sentence(survey: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from bough.display import Moment, Silent
 from bough.files import DiskFullError, write_atomically
 from bough.mistakes import Mistake
 from bough.model import load
-from bough.runs import Run, Writer
+from bough.runs import Held, Run, Writer, hold
 from bough.training import Failed, Stopped, resume, train
 
 from . import folders
@@ -433,6 +433,15 @@ def test_a_really_full_disk(tiny_folder: Path, tmp_path: Path, little_room: Path
 
 
 # --- a run beside another -------------------------------------------------------------------------
+
+
+def test_what_is_held_is_told_from_other_trouble_by_its_kind(tmp_path: Path) -> None:
+    with hold(tmp_path / ".lock"), pytest.raises(Held, match="another process"):
+        hold(tmp_path / ".lock")
+    (tmp_path / "another process").touch()
+    with pytest.raises(Mistake, match="cannot be written") as refused:
+        hold(tmp_path / "another process" / "run" / ".lock")
+    assert not isinstance(refused.value, Held)
 
 
 def test_a_second_process_is_refused(tiny_folder: Path, tmp_path: Path) -> None:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +26,7 @@ from bough.training import train
 
 from . import folders
 
+ROOT = Path(__file__).parent.parent
 FILES = sorted(studies.folder().glob("*.yaml"))
 BUDGETS = ["small", "medium", "full", "smoke"]
 BERT = Shape("bert", 768, 12, 12, 3072, 30522, 512, 2, 768, 0, "gelu", 1e-12)
@@ -122,6 +129,35 @@ def test_the_list_tells_what_was_asked_printed_and_found(monkeypatch: pytest.Mon
     assert "asks:    How does the score change with the number of shared layers?" in shown.output
     assert "hybrid" in shown.output
     assert "bough survey" in shown.output
+
+
+def laid_out(folder: Path) -> None:
+    """As a wheel lays it out, by what pyproject.toml says."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    wheel = told["targets"]["wheel"]
+    for package in wheel["packages"]:
+        shutil.copytree(ROOT / package, folder / Path(package).name)
+    for source, place in wheel["force-include"].items():
+        shutil.copytree(ROOT / source, folder / place)
+
+
+def built(folder: Path) -> None:
+    """As hatchling builds it."""
+    wheels = pytest.importorskip("hatchling.builders.wheel")
+    (file,) = wheels.WheelBuilder(str(ROOT)).build(directory=str(folder / "built"))
+    zipfile.ZipFile(file).extractall(folder)
+
+
+@pytest.mark.parametrize("install", [laid_out, built])
+def test_the_studies_come_with_a_wheel(install: Callable[[Path], None], tmp_path: Path):
+    install(tmp_path)
+    code = "from bough import studies; print(*(s.file for s in studies.every()), sep='\\n')"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    place = tmp_path / "bough" / "recipes" / "studies"
+    assert told.stdout.splitlines() == [str(place / file.name) for file in FILES]
 
 
 @pytest.mark.real

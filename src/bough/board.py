@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from bough.display import one_line
-from bough.grid import Order
+from bough.display import by_metric, one_line
+from bough.grid import SCORES, Order
 from bough.mistakes import Mistake
 from bough.runs import Run
 
@@ -39,7 +39,6 @@ class Board:
 
     def known(self, order: Order, state: str) -> None:
         """A run that ended before this process began."""
-        self.counts[state] += 1
         self._count(order, state)
 
     def started(self, order: Order) -> None:
@@ -49,15 +48,14 @@ class Board:
 
     def ended(self, order: Order, outcome: str, why: str = "") -> None:
         began = self.began.pop(order.name, None)
-        self.counts[outcome] += 1
-        self._count(order, outcome)
+        scores = self._count(order, outcome)
         took = ""
         if began is not None and outcome == "done":
             self.seconds.append(time.monotonic() - began)
             took = f" in {duration(self.seconds[-1])}"
         said = f"{order.name}: {outcome}{took} ({self.ended_runs} of {self.total})"
         if outcome == "done":
-            said += f"  {one_line(self.cells[order.cell][-1])}"
+            said += f"  {one_line(scores)}"
         elif why:
             said += f": {why}"
         left = self.left()
@@ -89,31 +87,31 @@ class Board:
             return ""
         return f"about {duration(statistics.mean(self.seconds) * remaining / self.workers)} left"
 
-    def _count(self, order: Order, outcome: str) -> None:
+    def _count(self, order: Order, outcome: str) -> Mapping[str, Any]:
+        """Count it, and keep the dev scores of a finished one, as far as it has any."""
+        self.counts[outcome] += 1
+        found: Mapping[str, Any] = {}
         if outcome == "done":
             with suppress(Mistake):
-                found = self.find(order.name).scores.get("dev")
-                self.cells.setdefault(order.cell, []).append(found or {})
+                found = self.find(order.name).scores.get("dev") or {}
+            self.cells.setdefault(order.cell, []).append(found)
+        return found
 
     def table(self) -> Table:
         """A line per cell: how many runs, and the means of their dev scores."""
         table = Table(box=SIMPLE_HEAD, title=self.title, title_justify="left")
         table.add_column("cell", no_wrap=True)
         table.add_column("runs", justify="right")
-        tasks: dict[str, str] = {}
-        for found in (scores for own in self.cells.values() for scores in own):
-            tasks |= {name: own["metric"] for name, own in found.get("tasks", {}).items()}
-        for name, metric in tasks.items():
+        means = [(name, "mean") for name in SCORES]
+        cells = {cell: [by_metric(scores) for scores in own] for cell, own in self.cells.items()}
+        # A task that cells judge differently has a column for each of its metrics.
+        judged = [key for own in cells.values() for scores in own for key in scores]
+        columns = [*dict.fromkeys(key for key in judged if key not in means), *means]
+        for name, metric in columns:
             table.add_column(f"{name}\n{metric}", justify="right")
-        for name in ("raw", "normalised"):
-            table.add_column(f"{name}\nmean", justify="right")
-        for cell, own in self.cells.items():
-            columns = [
-                [s["tasks"][name][metric] for s in own if name in s.get("tasks", {})]
-                for name, metric in tasks.items()
-            ]
-            columns += [[s[name] for s in own if name in s] for name in ("raw", "normalised")]
-            table.add_row(cell, str(len(own)), *(_spread(values) for values in columns))
+        for cell, own in cells.items():
+            values = ([scores[key] for scores in own if key in scores] for key in columns)
+            table.add_row(cell, str(len(own)), *map(_spread, values))
         return table
 
 

@@ -51,6 +51,7 @@ class Comparison:
     fronts: dict[str, tuple[str, ...]]  # cost -> variants that no other beats in both
     notes: tuple[str, ...]
     answers: dict[tuple[str, str], tuple[Answers, ...]] = field(repr=False)  # (variant, task)
+    asked: tuple[str, ...]  # as words of the command line: paths, then options
 
     @property
     def others(self) -> tuple[Variant, ...]:
@@ -124,7 +125,8 @@ def compare(
     All must have the same tasks, unless `tasks` names those to be compared; a variant without one
     of them has a gap there and no aggregates.
     """
-    runs, notes = finished(find_runs(paths))
+    asked = [str(path) for path in paths]
+    runs, notes = finished(find_runs(asked))
     recipes = [Recipe.read(run.recipe_file) for run in runs]
     chosen = common_tasks(runs, recipes, tasks)
     check_rows(runs, recipes, chosen, split)
@@ -150,7 +152,11 @@ def compare(
                 fronts[axis] = pareto(points)
     rows = {n: len(next(a[0].ids for key, a in answers.items() if key[1] == n)) for n in chosen}
     notes += _caveats(variants, chosen, split)
-    return Comparison(split, metrics, rows, variants, base, scores, fronts, tuple(notes), answers)
+    options = {"baseline": baseline, "split": split, "tasks": ",".join(tasks or ())}
+    asked += [word for key, own in options.items() if own for word in (f"--{key}", own)]
+    return Comparison(
+        split, metrics, rows, variants, base, scores, fronts, tuple(notes), answers, tuple(asked)
+    )
 
 
 def _same_answers(answers: Mapping[tuple[str, str], Sequence[Answers]], split: str) -> None:

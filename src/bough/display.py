@@ -68,10 +68,19 @@ class Silent:
         pass
 
 
+def by_metric(scores: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """Each task's score by task and metric, then both aggregates, as far as they are there."""
+    found = {
+        (name, str(own["metric"])): own[own["metric"]]
+        for name, own in scores.get("tasks", {}).items()
+        if own.get("metric") in own
+    }
+    return found | {(n, "mean"): scores[n] for n in ("raw", "normalised") if n in scores}
+
+
 def one_line(scores: Mapping[str, Any]) -> str:
     """Each task's first metric, and both aggregates."""
-    parts = [f"{n} {found[found['metric']]:.3f}" for n, found in scores["tasks"].items()]
-    return "  ".join([*parts, f"raw {scores['raw']:.3f}", f"normalised {scores['normalised']:.3f}"])
+    return "  ".join(f"{name} {value:.3f}" for (name, _), value in by_metric(scores).items())
 
 
 class Lines(Silent):

@@ -231,6 +231,15 @@ def mapped(value: Any, turn: Callable[[str, notation.Path], str], path: notation
     return turn(value, path) if isinstance(value, str) else value
 
 
+def flattened(value: Any, path: str = "") -> dict[str, Any]:
+    """Settings by dotted keys; lists are values."""
+    if isinstance(value, Mapping) and value:
+        return {
+            k: v for key, own in value.items() for k, v in flattened(own, f"{path}.{key}").items()
+        }
+    return {path[1:]: value}
+
+
 def _is_rows(path: notation.Path, value: object) -> bool:
     """Whether these are rows in memory: their texts are data, and `${` in them means nothing."""
     if len(path) != 3 or path[0] != "tasks" or path[2] not in SPLITS:

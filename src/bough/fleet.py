@@ -14,18 +14,19 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Literal, Protocol
 
 from bough import signals
 from bough.board import Board
+from bough.draft import flattened
 from bough.files import write_atomically
 from bough.grid import Order, Survey, applied
 from bough.mistakes import Mistake
-from bough.runs import Run, hold
+from bough.runs import Held, Run, hold
 
 FILE = "survey.yaml"
 PAUSE = 0.2  # seconds between two looks at the processes
@@ -103,17 +104,11 @@ def differences(old: Survey, new: Survey) -> Iterator[str]:
     pairs = {cell: (own, new.cells.get(cell, {})) for cell, own in old.cells.items()}
     for cell, (before, now) in (pairs or {"the base": ({}, {})}).items():
         recipes = (applied(old.base, before, cell), applied(new.base, now, cell))
-        there, here = (_flat(recipe.model_dump(mode="json")) for recipe in recipes)
+        there, here = (flattened(recipe.model_dump(mode="json")) for recipe in recipes)
         for key in {**there, **here}:
             if there.get(key) != here.get(key):
                 a, b = (json.dumps(own.get(key)) for own in (there, here))
                 yield f"{key} of {cell} is {a} there and {b} here"
-
-
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    if isinstance(value, Mapping) and value:
-        return {k: v for key, own in value.items() for k, v in _flat(own, f"{path}.{key}").items()}
-    return {path[1:]: value}
 
 
 class Work(Protocol):
@@ -122,7 +117,8 @@ class Work(Protocol):
     def take(self) -> Order | None:
         """The next run to start, if there is one now."""
 
-    def tell(self, order: Order, outcome: Outcome) -> None: ...
+    def tell(self, order: Order, outcome: Outcome) -> Sequence[Order]:
+        """Take note of it; the orders that for this are not to be started any more."""
 
     def hopeless(self, order: Order) -> bool:
         """Whether a running one is not worth going on with."""
@@ -137,8 +133,8 @@ class Listed:
     def take(self) -> Order | None:
         return self.left.popleft() if self.left else None
 
-    def tell(self, order: Order, outcome: Outcome) -> None:
-        pass
+    def tell(self, order: Order, outcome: Outcome) -> Sequence[Order]:
+        return ()
 
     def hopeless(self, order: Order) -> bool:
         return False
@@ -150,6 +146,7 @@ class Worker:
 
     order: Order
     process: subprocess.Popen[bytes]
+    logged: int  # bytes of its log that earlier attempts wrote
     pruned: bool = False
     told: int = 0  # how often it was told to end
 
@@ -230,6 +227,7 @@ class Fleet:
             write_atomically(recipe, order.recipe.dump())
             verb = [str(recipe), "-o", str(run.folder)]
         with open(self.folder.log(order.name), "ab") as log:
+            logged = log.tell()
             process = subprocess.Popen(
                 [*COMMAND, "train", *verb],
                 stdin=subprocess.PIPE,  # see `worker`
@@ -237,7 +235,7 @@ class Fleet:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is ours to hear; we tell the runs
             )
-        self.crew.append(Worker(order, process))
+        self.crew.append(Worker(order, process, logged))
         self.board.started(order)
 
     def _collect(self, work: Work) -> None:
@@ -260,37 +258,50 @@ class Fleet:
             elif not _free(run):
                 self.blocked.append(order)
             else:
-                self._record(order, code)
+                self._record(worker, code)
                 self._ended(order, "failed", work)
 
     def _ended(self, order: Order, outcome: Outcome, work: Work) -> None:
         if outcome == "done":
             self.tidy(order)
-        work.tell(order, outcome)
+        dropped = work.tell(order, outcome)
         why = self.folder.failure(order.name)
         said = why.read_text(encoding="utf-8").splitlines()[0] if outcome == "failed" else ""
         self.board.ended(order, outcome, said)
+        for other in dropped:
+            done = self.folder.run(other.name).finished
+            self._ended(other, "done" if done else "pruned", work)
 
-    def _record(self, order: Order, code: int) -> None:
+    def _record(self, worker: Worker, code: int) -> None:
         """Keep the error of a failed run: the sentence first, then what it last wrote."""
-        text = self.folder.log(order.name).read_text(encoding="utf-8", errors="replace")
-        lines = text.splitlines()[-TAIL:]
-        told = [line for line in lines if line.startswith("bough: ")]
+        name = worker.order.name
+        written = self.folder.log(name).read_bytes()[worker.logged :]
+        lines = written.decode(errors="replace").splitlines()
         if code < 0:
-            name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-            hint = ", perhaps for want of memory" if name == "SIGKILL" else ""
-            sentence = f"its process was ended by {name}{hint}"
-        elif told:
-            sentence = told[-1].removeprefix("bough: ")
+            by = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+            hint = ", perhaps for want of memory" if by == "SIGKILL" else ""
+            sentence = f"its process was ended by {by}{hint}"
         else:
-            sentence = lines[-1] if lines else f"its process ended with code {code}"
-        file = self.folder.failure(order.name)
+            sentence = _reason(lines) or f"its process ended with code {code}"
+        file = self.folder.failure(name)
         file.parent.mkdir(exist_ok=True)
-        write_atomically(file, "\n".join([sentence, "", f"exit code {code}", "", *lines, ""]))
+        kept = lines[-TAIL:]
+        write_atomically(file, "\n".join([sentence, "", f"exit code {code}", "", *kept, ""]))
 
     def _heard(self) -> None:
         """Ctrl-C or SIGTERM: the runs stop after the step at hand; at the second time at once."""
         self.signals += 1
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """Why a run failed, by its own words: its last sentence, or the error of a later traceback."""
+    for number in reversed(range(len(lines))):
+        if lines[number].startswith("bough: "):
+            return lines[number].removeprefix("bough: ")
+        if lines[number].startswith("Traceback "):
+            rest = lines[number + 1 :]
+            return next((line for line in rest if line and not line[0].isspace()), lines[-1])
+    return lines[-1] if lines else ""
 
 
 def _free(run: Run) -> bool:
@@ -299,6 +310,8 @@ def _free(run: Run) -> bool:
         return True
     try:
         hold(run.folder / ".lock").close()
-    except Mistake as mistake:  # any other trouble is for the run to tell
-        return "another process" not in str(mistake)
+    except Held:
+        return False
+    except Mistake:  # any other trouble is for the run to tell
+        pass
     return True

@@ -128,7 +128,7 @@ class Survey(BaseModel):
         default_factory=dict, description="Sizes of the survey by name; the first is the usual one."
     )
     baseline: str | None = Field(
-        None, description="The variant to hold the others against, as `bough compare` takes it."
+        None, description="The cell to hold the others against, or its label in `bough compare`."
     )
     budget: str | None = Field(None, description="The budget that was chosen; bough writes this.")
 
@@ -339,6 +339,20 @@ def label(overrides: Overrides) -> str:
         return whole
     digest = hashlib.sha256(json.dumps(overrides, sort_keys=True).encode()).hexdigest()[:8]
     return f"{whole[: _LONGEST - 9]}-{digest}"
+
+
+def named(text: str, cells: Iterable[str]) -> str | None:
+    """The cell that is meant, by its name or by its label in a comparison: `split@3, lr=0.0001`."""
+    cells = list(cells)
+    if text in cells:
+        return text
+    found = [cell for cell in cells if _words(cell) == _words(text)]
+    return found[0] if len(found) == 1 else None
+
+
+def _words(text: str) -> list[str]:
+    """What a cell's name and its label have in common: the order and the signs between differ."""
+    return sorted(re.findall(r"[A-Za-z0-9.@=+~]+", text.replace("tasks=", "")))
 
 
 def _told(value: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from bough import __version__, anatomy, examples, method, panels, plots, results
+from bough import __version__, anatomy, examples, obtained, panels, plots, results
 from bough.compare import Comparison, compare
 from bough.files import write_atomically
 from bough.findings import markdown, verdict
@@ -27,13 +27,21 @@ def write(
     tasks: Sequence[str] | None = None,
 ) -> Path:
     """Compare the runs and write their report, as HTML or, with the ending .md, as Markdown."""
-    target = Path(out).expanduser()
+    target = checked(out)
     if target.suffix not in (".html", ".htm", ".md"):
         raise Mistake(f"{target}: a report is written as .html or .md; choose one of these endings")
-    if not target.parent.is_dir():
-        raise Mistake(f"{target.parent}: no such folder to write the report to")
     found = compare(paths, baseline=baseline, split=split, tasks=tasks)
     write_atomically(target, markdown(found) if target.suffix == ".md" else page(found))
+    return target
+
+
+def checked(out: str | Path) -> Path:
+    """The file to write, refused before the work where it could not be written after it."""
+    target = Path(out).expanduser()
+    if not target.parent.is_dir():
+        raise Mistake(f"{target.parent}: no such folder to write {target.name} to")
+    if target.is_dir():
+        raise Mistake(f"{target}: is a folder; name a file in it")
     return target
 
 
@@ -70,7 +78,7 @@ def page(found: Comparison) -> str:
         _contradictions(found, known),
     )
     add("breakdown", "Breakdown", "What they cost", anatomy.breakdown(found))
-    add("method", "Method", "How it was obtained", method.section(found))
+    add("method", "Method", "How it was obtained", obtained.section(found))
 
     names = " / ".join(found.metrics)
     runs = sum(len(v.runs) for v in found.variants)

@@ -22,6 +22,10 @@ from bough.files import Content, clear_parts, told, write_atomically
 from bough.mistakes import Mistake
 
 
+class Held(Mistake):
+    """Another process has it; it lets go when it ends."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A run directory, open for reading; `writer` opens it for writing."""
@@ -217,7 +221,7 @@ def hold(path: Path, what: str = "run") -> IO[bytes]:
     except OSError:
         file.close()
         said = f"another process is writing this {what}; wait for it"
-        raise Mistake(f"{path.parent}: {said}") from None
+        raise Held(f"{path.parent}: {said}") from None
     if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
         file.close()  # its last holder took it away in between: what is held is no one's lock
         return hold(path, what)

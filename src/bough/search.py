@@ -2,6 +2,8 @@
 
 Several aims at once are allowed, high scores and low costs; what comes out is their Pareto front.
 The trials lie in `search.db` (SQLite) of the survey's directory, what they gave in their runs.
+Optuna ends a trial once and for all, so one that is tried again is a new trial of the same cell:
+it has the same runs, and only the last trial of a cell counts.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from bough.runs import Run
 
 PEERS = 4  # finished runs to be judged by, before a run can be called hopeless
 ABOUT = 1.05  # costs this close are the same
+AGAIN = "again"  # of a trial that is tried again: the number that its cell is named by
 
 
 @dataclass
@@ -30,13 +33,13 @@ class Trial:
     number: int
     orders: list[Order]
     done: set[str] = field(default_factory=set)  # runs
-    told: bool = False  # optuna knows how it ended
+    told: bool = False  # optuna knows how it ended; runs that are left are in vain
 
 
 class Trials:
     """Orders that come from a search, as `fleet.Work`."""
 
-    def __init__(self, survey: Survey, folder: Folder):
+    def __init__(self, survey: Survey, folder: Folder, retry: bool = False):
         assert survey.search is not None
         self.survey = survey
         self.search = survey.search
@@ -49,6 +52,8 @@ class Trials:
         self.queue: deque[Order] = deque()
         self.seen: dict[str, int] = {}  # how often a run was judged when we last looked
         self._go_on()
+        if retry:
+            self._retry()
 
     @property
     def total(self) -> int:
@@ -56,18 +61,21 @@ class Trials:
 
     def known(self) -> Iterator[tuple[Order, Outcome]]:
         """Runs of the trials that ended before."""
-        states = self.optuna.trial.TrialState
-        for trial in self.study.get_trials(deepcopy=False):
-            said: Mapping[Any, Outcome] = {states.PRUNED: "pruned", states.FAIL: "failed"}
-            if trial.state == states.RUNNING or "same_as" in trial.user_attrs:
+        for trial in self._latest():
+            if not trial.state.is_finished() or "same_as" in trial.user_attrs:
                 continue
             for order in self._orders(trial):
-                done = self.folder.state(order.name) == "done"
-                yield order, "done" if done else said.get(trial.state, "failed")
+                state = self.folder.state(order.name)
+                # The other seeds of a trial that failed were stopped, or never begun.
+                yield order, state if state in ("done", "failed") else "pruned"
 
     def take(self) -> Order | None:
         states = self.optuna.trial.TrialState
-        while not self.queue and len(self.study.get_trials(deepcopy=False)) < self.search.trials:
+        while not self.queue:
+            latest = self._latest()
+            waiting = any(trial.state == states.WAITING for trial in latest)
+            if not waiting and len(latest) >= self.search.trials:
+                return None
             trial = self.study.ask(self._distributions())
             same = next(
                 (
@@ -82,31 +90,36 @@ class Trials:
                 self.study.tell(trial.number, same.values)
                 continue
             self._enter(trial.number, self._orders(trial))
-        return self.queue.popleft() if self.queue else None
+        return self.queue.popleft()
 
-    def tell(self, order: Order, outcome: Outcome) -> None:
+    def tell(self, order: Order, outcome: Outcome) -> Sequence[Order]:
         trial = self.trials[order.name]
         states = self.optuna.trial.TrialState
+        dropped: list[Order] = []
         if trial.told or outcome == "stopped":
-            return
+            return dropped
         if outcome == "done":
             trial.done.add(order.name)
             if len(trial.done) < len(trial.orders):
-                return
+                return dropped
             each = zip(*(self._values(self.folder.run(name)) for name in trial.done), strict=True)
             self.study.tell(trial.number, [statistics.fmean(values) for values in each])
         else:  # then its other seeds would tell nothing more
-            rest = {o.name for o in trial.orders}
-            self.queue = deque(o for o in self.queue if o.name not in rest)
+            dropped = [o for o in self.queue if o in trial.orders]
+            self.queue = deque(o for o in self.queue if o not in dropped)
             state = states.FAIL if outcome == "failed" else states.PRUNED
             self.study.tell(trial.number, state=state)
         trial.told = True
+        return dropped
 
     def hopeless(self, order: Order) -> bool:
         """Whether the dev scores so far are below the median of finished runs that cost no more.
 
-        Scores are compared at the same step, each at its best until then.
+        Scores are compared at the same step, each at its best until then. A run is also hopeless
+        when its trial has ended by another seed.
         """
+        if order.name in self.trials and self.trials[order.name].told:
+            return True
         if not self.search.prune:
             return False
         run = self.folder.run(order.name)
@@ -140,7 +153,7 @@ class Trials:
     def best(self) -> list[tuple[str, list[float], Overrides]]:
         """The trials that no other beats in all aims: name, values, keys."""
         return [
-            (f"t{trial.number}", list(trial.values), self._overrides(trial))
+            (_cell(trial), list(trial.values), self._overrides(trial))
             for trial in self.study.best_trials
             if "same_as" not in trial.user_attrs
         ]
@@ -169,10 +182,27 @@ class Trials:
         """Trials that were begun when the survey ended: their runs are resumed, or just counted."""
         states = self.optuna.trial.TrialState
         for trial in self.study.get_trials(deepcopy=False, states=[states.RUNNING]):
-            if set(trial.params) != set(self.search.space):  # killed while it was being asked for
+            if not self._whole(trial):  # killed while it was being asked for
                 self.study.tell(trial.number, state=states.FAIL)
                 continue
             self._enter(trial.number, self._orders(trial))
+
+    def _retry(self) -> None:
+        """Queue the failed trials again; a run of theirs that is done is only counted."""
+        for trial in self._latest():
+            if trial.state == self.optuna.trial.TrialState.FAIL:
+                for order in self._orders(trial):
+                    self.folder.failure(order.name).unlink(missing_ok=True)
+                self.study.enqueue_trial(trial.params, user_attrs={AGAIN: _number(trial)})
+
+    def _latest(self) -> list[Any]:
+        """Of every cell its last trial; those that never came to be are left out."""
+        fail = self.optuna.trial.TrialState.FAIL
+        every = self.study.get_trials(deepcopy=False)
+        return [*{_number(t): t for t in every if t.state != fail or self._whole(t)}.values()]
+
+    def _whole(self, trial: Any) -> bool:
+        return set(trial.params) == set(self.search.space)
 
     def _enter(self, number: int, orders: list[Order]) -> None:
         trial = Trial(number, orders)
@@ -204,8 +234,7 @@ class Trials:
         }
 
     def _orders(self, trial: Any) -> list[Order]:
-        overrides = self._overrides(trial)
-        cell = f"t{trial.number}"
+        cell, overrides = _cell(trial), self._overrides(trial)
         return [self.survey.order(self.base, cell, overrides, seed) for seed in self.survey.seeds]
 
     def _values(self, run: Run) -> list[float]:
@@ -248,6 +277,14 @@ def _optuna() -> Any:
         raise Mistake("a search needs optuna: pip install 'bough[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
+
+
+def _number(trial: Any) -> int:
+    return int(trial.user_attrs.get(AGAIN, trial.number))
+
+
+def _cell(trial: Any) -> str:
+    return f"t{_number(trial)}"
 
 
 def _score(scores: Mapping[str, Any], name: str) -> float:

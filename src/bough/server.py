@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import signal
 import socket
 import sys
@@ -113,11 +112,6 @@ def _greet(source: str, listener: socket.socket, settings: Settings) -> None:
     if not name.startswith("127.") and name != "::1" and settings.key is None:
         warning = "bough: everyone who reaches this address can ask; BOUGH_API_KEY sets a key"
         print(warning, file=sys.stderr)
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _listen(host: str, port: int) -> socket.socket:

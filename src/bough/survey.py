@@ -7,6 +7,7 @@ off the run directories alone. It can be stopped, or killed, and asked for again
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +22,11 @@ from rich.text import Text
 from bough import board, grid
 from bough.fleet import Fleet, Folder, Keep, Listed
 from bough.grid import Order, Survey
+from bough.machine import cores
 from bough.mistakes import Mistake, listed, nearest
 from bough.recipe import Recipe
 from bough.search import Trials, corners
+from bough.variants import find_runs, finished, group
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,18 @@ class Result:
 
     def __str__(self) -> str:
         """What was done, and what to type next."""
+        place = shlex.quote(str(self.folder))
         lines = [f"{self.done} of {self.total} runs are done in {self.folder}"]
         if self.pruned:
             lines[0] += f", {self.pruned} were stopped as hopeless"
         if self.failed:
             said = f"{self.failed} failed: see {self.folder / 'failures'}"
-            lines.append(f"{said}; try them again with: bough survey {self.folder} --retry")
+            lines.append(f"{said}; try them again with: bough survey {place} --retry")
         if self.done:
-            base = f" --baseline '{self.baseline}'" if self.baseline else ""
-            lines.append(f"Next: bough compare {self.folder}{base}")
-            lines.append(f"      bough report {self.folder}{base} -o {self.folder / 'report.html'}")
+            base = f" --baseline {shlex.quote(self.baseline)}" if self.baseline else ""
+            page = shlex.quote(str(self.folder / "report.html"))
+            lines.append(f"Next: bough compare {place}{base}")
+            lines.append(f"      bough report {place}{base} -o {page}")
         return "\n".join(lines)
 
 
@@ -74,7 +79,7 @@ def conduct(
         if survey.search is not None:
             if only:
                 raise Mistake("--only names cells, and a search finds its own; leave it out")
-            work = Trials(survey, folder)
+            work = Trials(survey, folder, retry)
             total, ended = work.total, [*work.known()]
         else:
             orders = chosen(survey, only)
@@ -90,7 +95,7 @@ def conduct(
                     shown.known(order, state)
                 if state == "done":
                     fleet.tidy(order)
-            finished = fleet.run(work)
+            ended_all = fleet.run(work)
         finally:
             shown.close()
     console = _console()
@@ -105,8 +110,8 @@ def conduct(
         counts["failed"],
         counts["pruned"],
         total,
-        not finished,
-        survey.baseline,
+        not ended_all,
+        baseline(folder, survey),
     )
 
 
@@ -178,16 +183,23 @@ def recipes(survey: Survey) -> list[Recipe]:
 
 def chosen(survey: Survey, only: Sequence[str]) -> list[Order]:
     """The runs of the cells asked for, or all."""
-    for name in only:
-        if name not in survey.cells:
+    cells = {name: grid.named(name, survey.cells) for name in only}
+    for name, cell in cells.items():
+        if cell is None:
             known = listed(list(survey.cells), 30)
             raise Mistake(f"no cell {name!r}; there is {known}{nearest(name, survey.cells)}")
-    return [order for order in survey.orders() if not only or order.cell in only]
+    return [order for order in survey.orders() if not only or order.cell in cells.values()]
 
 
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+def baseline(folder: Folder, survey: Survey) -> str | None:
+    """The survey's baseline as a comparison calls it now, if the file names it by its cell."""
+    cell = grid.named(survey.baseline or "", survey.cells)
+    own = {folder.run(f"{cell}-s{seed}") for seed in survey.seeds}
+    if not any(run.finished for run in own):
+        return survey.baseline
+    runs, _ = finished(find_runs([folder.path]))
+    variants, _ = group(runs, [Recipe.read(run.recipe_file) for run in runs])
+    return next((v.label for v in variants if own & {*v.runs}), survey.baseline)
 
 
 def _place(path: Path, budget: str | None) -> Path:

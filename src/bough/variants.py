@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bough.draft import flattened
 from bough.mistakes import Mistake, listed, nearest
 from bough.recipe import Recipe
 from bough.runs import Run
@@ -168,16 +169,9 @@ def check_rows(
 # --- grouping -----------------------------------------------------------------------------------
 
 
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Dotted keys; lists are values."""
-    if isinstance(value, Mapping) and value:
-        return {k: v for key, own in value.items() for k, v in _flat(own, f"{path}.{key}").items()}
-    return {path[1:]: value}
-
-
 def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant, ...], list[str]]:
     """The runs by variant, and a word on those left out."""
-    flat = [_flat(recipe.model_dump(mode="json")) for recipe in recipes]
+    flat = [flattened(recipe.model_dump(mode="json")) for recipe in recipes]
     for run, own in zip(runs, flat, strict=True):
         for key in [k for k in own if k in IGNORED or k == "plan" or k.startswith("plan.")]:
             del own[key]

@@ -12,6 +12,7 @@ from bough import demo, findings, report, survey
 from bough.asking import Answer, Model, Text
 from bough.compare import compare
 from bough.fleet import Folder
+from bough.machine import cores
 from bough.model import load
 from bough.survey import Result
 
@@ -27,7 +28,7 @@ def show(out: Path) -> Result:
         "[bold]bough[/]: three tasks, one encoder (all-MiniLM-L6-v2, 22.7 M parameters) that the\n"
         "tasks share in full, half, or not at all; each plan trained twice.\n"
     )
-    result = survey.conduct(demo.survey(), out=out, workers=min(2, survey.cores()))
+    result = survey.conduct(demo.survey(), out=out, workers=min(2, cores()))
     if result.done < result.total:
         return result
     found = compare([result.folder], baseline=result.baseline)

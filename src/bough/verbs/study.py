@@ -39,14 +39,16 @@ def compare(
     from bough import findings
     from bough.compare import compare as make
     from bough.files import write_atomically
+    from bough.report import checked
 
+    target = None if markdown is None else checked(markdown)
     found = make(runs, baseline=baseline, split=split, tasks=tasks.split(",") if tasks else None)
     if as_json:
         print(json.dumps(found.as_dict(), indent=1))
     else:
         findings.show(found)
-    if markdown is not None:
-        write_atomically(markdown, findings.markdown(found))
+    if target is not None:
+        write_atomically(target, findings.markdown(found))
 
 
 def report(

@@ -83,11 +83,12 @@ def serve(
 ) -> None:
     """Answer over HTTP, with a page to try the model."""
     try:
-        from bough.server import Settings, cores
+        from bough.server import Settings
         from bough.server import serve as start
     except ModuleNotFoundError as error:
         missing = f"serving needs {error.name}"
         raise Mistake(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
+    from bough.machine import cores
     from bough.wire import Limits
 
     start(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from bough.compare import Comparison
@@ -36,19 +37,9 @@ def section(found: Comparison) -> Markup:
         element("summary", f"The recipe of {base.label}, seed {base.seeds[0]}, in full"),
         element("pre", base.runs[0].recipe_file.read_text(encoding="utf-8")),
     )
-    again = element("pre", f"bough report {_places(found)} --baseline '{base.label}'")
+    again = element("pre", shlex.join(["bough", "report", *found.asked]))
     table = element("table", element("tbody", rows), class_="words")
     return join([element("div", table, class_="card scroll"), recipe, again])
-
-
-def _places(found: Comparison) -> str:
-    """The survey, or the runs one by one."""
-    folders = [run.folder for v in found.variants for run in v.runs]
-    parents = {folder.parent for folder in folders}
-    if len(parents) == 1 and len(folders) > 1:
-        parent = parents.pop()
-        return str(parent.parent if parent.name == "runs" else parent)
-    return " ".join(map(str, folders))
 
 
 def _machine(told: dict[str, Any]) -> str:
