@@ -8,11 +8,11 @@ from bough import picture, plots
 from bough.compare import Comparison
 from bough.cost import cell_parameters
 from bough.families import Shape
-from bough.findings import seconds, size
 from bough.markup import Markup, Part, element, figure, join, sortable
 from bough.mistakes import Mistake
 from bough.plan import Plan
 from bough.variants import Variant
+from bough.wording import seconds, size
 
 
 def _plan(v: Variant) -> tuple[Plan, Shape] | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bough.differences import AGGREGATES, Score, score_all
 from bough.labels import in_order
@@ -48,7 +48,6 @@ class Comparison:
     variants: tuple[Variant, ...]
     baseline: Variant
     scores: dict[str, dict[str, Score]]  # variant -> task or aggregate -> score
-    fronts: dict[str, tuple[str, ...]]  # cost -> variants that no other beats in both
     notes: tuple[str, ...]
     answers: dict[tuple[str, str], tuple[Answers, ...]] = field(repr=False)  # (variant, task)
     asked: tuple[str, ...]  # as words of the command line: paths, then options
@@ -57,11 +56,6 @@ class Comparison:
     def others(self) -> tuple[Variant, ...]:
         return tuple(v for v in self.variants if v is not self.baseline)
 
-    @property
-    def seeds(self) -> int:
-        """Seeds of the variant that has the fewest."""
-        return min(len(v.seeds) for v in self.variants)
-
     def columns(self) -> list[str]:
         """Tasks, then the aggregates that some variant has."""
         found = [a for a in AGGREGATES if any(a in own for own in self.scores.values())]
@@ -69,8 +63,22 @@ class Comparison:
 
     @property
     def overall(self) -> str:
-        """The column that stands for all tasks: the last aggregate, or the only task."""
-        return self.columns()[-1]
+        """The column that stands for all tasks; a variant without one of them has a gap there."""
+        return AGGREGATES[-1] if len(self.metrics) > 1 else next(iter(self.metrics))
+
+    @cached_property
+    def fronts(self) -> dict[str, tuple[str, ...]]:
+        """Cost -> variants that no other beats in both it and the overall score."""
+        found = {}
+        for axis in AXES:
+            points = {
+                v.label: (v.cost[axis], self.scores[v.label][self.overall].value)
+                for v in self.variants
+                if axis in v.cost and self.overall in self.scores[v.label]
+            }
+            if len(points) > 1:
+                found[axis] = pareto(points)
+        return found
 
     def relative(self, variant: Variant, form: str) -> float | None:
         """Score x (base time / time) x (base memory / memory), as printed or steady.
@@ -82,7 +90,8 @@ class Comparison:
             "printed": ("training_seconds", "bytes_with_optimiser"),
             "steady": ("step_seconds", "bytes_to_serve"),
         }[form]
-        score, own, base = self.scores[variant.label].get("raw"), variant.cost, self.baseline.cost
+        column = "raw" if len(self.metrics) > 1 else self.overall
+        score, own, base = self.scores[variant.label].get(column), variant.cost, self.baseline.cost
         if score is None or any(not c.get(key) for c in (own, base) for key in (time, memory)):
             return None
         return score.value * base[time] / own[time] * base[memory] / own[memory]
@@ -142,28 +151,21 @@ def compare(
     _same_answers(answers, split)
     metrics = {name: task.metric_name for name, task in chosen.items()}
     scores = score_all(variants, base, metrics, answers)
-    costs = {v.label: v.cost for v in variants}
-    fronts = {}
-    for axis in AXES:
-        if len(variants) > 1 and all(axis in cost for cost in costs.values()):
-            column = "normalised" if all("normalised" in s for s in scores.values()) else None
-            if column:
-                points = {n: (costs[n][axis], scores[n][column].value) for n in costs}
-                fronts[axis] = pareto(points)
     rows = {n: len(next(a[0].ids for key, a in answers.items() if key[1] == n)) for n in chosen}
     notes += _caveats(variants, chosen, split)
     options = {"baseline": baseline, "split": split, "tasks": ",".join(tasks or ())}
     asked += [word for key, own in options.items() if own for word in (f"--{key}", own)]
     return Comparison(
-        split, metrics, rows, variants, base, scores, fronts, tuple(notes), answers, tuple(asked)
+        split, metrics, rows, variants, base, scores, tuple(notes), answers, tuple(asked)
     )
 
 
 def _same_answers(answers: Mapping[tuple[str, str], Sequence[Answers]], split: str) -> None:
-    first: dict[str, NDArray[Any]] = {}
+    first: dict[str, Answers] = {}
     for (label, name), own in answers.items():
         for one in own:
-            if not np.array_equal(first.setdefault(name, one.truth), one.truth):
+            known = first.setdefault(name, one)
+            if known.labels != one.labels or not np.array_equal(known.truth, one.truth):
                 raise Mistake(
                     f"{label}: predictions/{name}-{split}.csv has other labels than the other "
                     "runs'; only runs on the same data can be compared"

@@ -6,7 +6,7 @@ How scores, differences and their intervals are estimated is in `statistics`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class Difference:
     interval: tuple[float, float]
     half: float
     p: float | None
+    seeds: int  # of the side that has fewer
     holm: float | None = None
     bh: float | None = None
 
@@ -74,7 +75,8 @@ def score_all(
             if variant is not base and base in having:
                 against = [tables[base.label, name] for name in names]
                 delta = statistics.difference(own, variant.seeds, against, base.seeds, weights)
-                apart = Difference(delta.value, delta.interval(), delta.half(), delta.p)
+                few = min(len(variant.seeds), len(base.seeds))
+                apart = Difference(delta.value, delta.interval(), delta.half(), delta.p, few)
             found[variant.label][column] = _score(made, offset, kind, each, apart)
         _correct(found, column)
     return found
@@ -118,5 +120,4 @@ def _correct(found: dict[str, dict[str, Score]], column: str) -> None:
     ps = [d.p for _, _, d in told if d.p is not None]
     both = zip(told, statistics.holm(ps), statistics.benjamini_hochberg(ps), strict=True)
     for (label, score, d), holm, bh in both:
-        corrected = Difference(d.value, d.interval, d.half, d.p, holm, bh)
-        found[label][column] = Score(**{**vars(score), "difference": corrected})
+        found[label][column] = replace(score, difference=replace(d, holm=holm, bh=bh))

@@ -6,8 +6,8 @@ import shlex
 from typing import Any
 
 from bough.compare import Comparison
-from bough.findings import size
 from bough.markup import Markup, Part, element, join
+from bough.wording import size
 
 STATISTICS = (
     "A score is the expected one over new seeds on new examples of the same kind; the 95 % "

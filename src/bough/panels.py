@@ -11,12 +11,12 @@ import numpy as np
 from bough import plots
 from bough.compare import Comparison
 from bough.examples import WORST, Contradictions, Example
-from bough.findings import number
 from bough.markup import Markup, Part, element, figure, sortable
 from bough.plots import Point, Series
 from bough.predictions import Answers
 from bough.statistics import Floats
 from bough.variants import Variant
+from bough.wording import number
 
 MOST = 12  # variants whose answers are shown one by one
 COLUMNS = 32  # moments of a heat map

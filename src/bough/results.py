@@ -6,10 +6,10 @@ from bough import plots
 from bough.anatomy import shared_layers
 from bough.compare import AXES, Comparison
 from bough.differences import Score
-from bough.findings import chance, number, seconds, share, size
 from bough.markup import Markup, Part, element, figure, join, sortable
 from bough.plots import Point, Series
 from bough.variants import Variant
+from bough.wording import chance, number, seconds, share, size
 
 FORMS = {"bytes_to_serve": size, "step_seconds": seconds, "latency_seconds": seconds}
 UNITS = {
@@ -79,7 +79,11 @@ def differences(found: Comparison) -> Markup:
             if score is None or (d := score.difference) is None:
                 continue
             low, high = d.interval
-            p = "" if d.holm is None else f"\np {chance(d.p)}, corrected {chance(d.holm)}"
+            p = (
+                ""
+                if d.holm is None
+                else f"\np {chance(d.p, d.seeds)}, corrected {chance(d.holm, d.seeds)}"
+            )
             tip = (
                 f"{v.label}\n{number(d.value, signed=True)} "
                 f"({number(low, signed=True)} to {number(high, signed=True)}){p}"
@@ -165,7 +169,7 @@ def _cell(score: Score | None) -> Markup:
         text = f"{number(d.value, signed=True)} ± {number(d.half)}"
         parts.append(element("small", element("span", text, class_=way)))
         if d.holm is not None:
-            parts.append(element("small", f"p {chance(d.holm)}"))
+            parts.append(element("small", f"p {chance(d.holm, d.seeds)}"))
     each = ", ".join(number(value) for value in score.runs)
     return element("td", parts, data_sort=f"{score.value:.6f}", data_tip=f"each seed: {each}")
 

@@ -12,10 +12,11 @@ and its mean varies for three reasons:
     half^2 = z^2 E + t^2 (S - c I)+      z, t: normal, and Student's t with k - 1 degrees
 
 Where examples are the noise this is the usual interval over examples, and it is never narrower;
-where seeds are, it is Student's t over the seeds' scores. Adding the squares of two such widths
-covers at least as often as it says (Banerjee, Sankhya 22, 1960). c takes the churn away that would
-be counted twice: all of it (1) where it is a small part of E, as in a score, and only z^2 / t^2 of
-it where E is all churn, as in the difference of two like plans: c = (z / t)^(2 I / E).
+where seeds are, it is Student's t over the seeds' scores. Adding the squares of such widths covers
+at least as often as it says (Banerjee, Sankhya 22, 1960), so a difference of two plans with seeds
+of their own adds a last term for each, with its own t. c takes the churn away that would be counted
+twice: all of it (1) where it is a small part of E, as in a score, and only z^2 / t^2 of it where E
+is all churn, as in the difference of two like plans: c = (z / t)^(2 I / E).
 `docs/comparing.md` has the measured coverage.
 """
 
@@ -146,20 +147,36 @@ def _from_counts(
 
 
 @dataclass(frozen=True)
+class Seeds:
+    """What the choice of seeds adds to the noise of a mean."""
+
+    variance: float  # S: of the value, churn included
+    churn: float  # I: what is in E, too
+    degrees: int  # of freedom; 0 where there is but one seed
+
+
+@dataclass(frozen=True)
 class Estimate:
     """A mean over seeds and examples, or a difference of two, and where its noise comes from."""
 
     value: float
     examples: float  # E: variance of the value from the choice of examples, churn included
-    seeds: float  # S: the same from the choice of seeds, churn included
-    churn: float  # I: what is in both
     example_degrees: int  # of freedom
-    seed_degrees: float  # 0 where there is but one seed
+    sides: tuple[Seeds, ...]  # two where two plans have seeds of their own
+
+    @property
+    def seeds(self) -> float:
+        """Variance of the value from the choice of seeds, churn included."""
+        return sum(side.variance for side in self.sides)
+
+    @property
+    def churn(self) -> float:
+        return sum(side.churn for side in self.sides)
 
     @property
     def whole(self) -> bool:
         """Whether the seeds' noise is in it; one seed alone does not show it."""
-        return self.seed_degrees > 0
+        return all(side.degrees > 0 for side in self.sides)
 
     @property
     def error(self) -> float:
@@ -204,17 +221,17 @@ class Estimate:
         if math.isinf(z):  # one example
             return z
         square = z * z * self.examples
-        if self.whole and self.seeds > 0:
-            t = _t(alpha, self.seed_degrees)
-            share = min(1.0, self.churn / self.examples) if self.examples > 0 else 1.0
-            square += t * t * max(self.seeds - (z / t) ** (2 * share) * self.churn, 0)
+        share = min(1.0, self.churn / self.examples) if self.examples > 0 else 1.0
+        for side in self.sides if self.whole else ():
+            t = _t(alpha, side.degrees)
+            square += t * t * max(side.variance - (z / t) ** (2 * share) * side.churn, 0)
         return math.sqrt(square)
 
     def _z(self, alpha: float) -> float:
         return _t(alpha, self.example_degrees) if self.example_degrees > 0 else math.inf
 
 
-def _t(alpha: float, degrees: float) -> float:
+def _t(alpha: float, degrees: int) -> float:
     from scipy import special
 
     return max(float(-special.stdtrit(degrees, alpha / 2)), 1e-9)
@@ -249,16 +266,14 @@ def difference(
     base_seeds: Sequence[int],
     weights: Sequence[float] = (1.0,),
 ) -> Estimate:
-    """How much more than the base; examples are paired always, seeds where both sides have them.
+    """How much more than the base, which is the difference of the two means.
 
-    Seeds that only one side has are left out when the other side's are all shared; two sides that
-    share some seeds only are taken as independent, which errs on the careful side.
+    Examples are paired always, seeds where both sides have the same. Otherwise all seeds count, and
+    the sides are taken as independent, which errs on the careful side where they share some.
     """
-    shared = [seed for seed in seeds if seed in base_seeds]
-    if len(shared) >= 2 and len(shared) in (len(seeds), len(base_seeds)):
-        ours, theirs = ([own.index(s) for s in shared] for own in (list(seeds), list(base_seeds)))
-        paired = [a[ours] - b[theirs] for a, b in zip(tables, base, strict=True)]
-        return _estimate([paired], weights)
+    if sorted(seeds) == sorted(base_seeds):
+        theirs = [list(base_seeds).index(seed) for seed in seeds]
+        return _estimate([[a - b[theirs] for a, b in zip(tables, base, strict=True)]], weights)
     return _estimate([tables, [-table for table in base]], weights)
 
 
@@ -268,18 +283,15 @@ def _estimate(sides: Sequence[Tables], weights: Sequence[float]) -> Estimate:
         per_example = np.sum([side[number].mean(0) for side in sides], 0)
         value += weight * float(per_example.mean())
         examples += weight * weight * _variance(per_example) / len(per_example)
-    between, churn, below, least = 0.0, 0.0, 0.0, math.inf
-    for side in sides:
-        k = len(side[0])
-        totals = np.sum([w * t.mean(1) for w, t in zip(weights, side, strict=True)], 0)
-        own = _variance(totals) / k
-        between += own
-        churn += sum(w * w * _churn(t) / t.size for w, t in zip(weights, side, strict=True))
-        below += own * own / max(k - 1, 1)
-        least = min(least, k - 1)
-    # Two independent sides: Welch's degrees of freedom.
-    degrees = between * between / below if below > 0 and least > 0 else least
-    return Estimate(value, examples, between, churn, min(t.shape[1] for t in sides[0]) - 1, degrees)
+    fewest = min(table.shape[1] for table in sides[0])
+    return Estimate(value, examples, fewest - 1, tuple(_seeds(side, weights) for side in sides))
+
+
+def _seeds(side: Tables, weights: Sequence[float]) -> Seeds:
+    k = len(side[0])
+    totals = np.sum([w * t.mean(1) for w, t in zip(weights, side, strict=True)], 0)
+    churn = sum(w * w * _churn(t) / t.size for w, t in zip(weights, side, strict=True))
+    return Seeds(_variance(totals) / k, churn, k - 1)
 
 
 def _variance(values: Floats) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -155,8 +155,9 @@ def check_rows(
             if split not in own:
                 known = listed(list(own)) or "none"
                 raise Mistake(f"{run.folder}: task {name!r} has no {split} rows; it has {known}")
-            source = repr(recipe.tasks[name].train)
-            for part, key in ((split, ""), ("train", source)):
+            task = recipe.tasks[name]
+            told = repr((task.train, task.limit.train, recipe.rows))
+            for part, key in ((split, ""), ("train", told)):
                 digest = own.get(part, {}).get("sha256", "")
                 known_as, other = first.setdefault((name, part, key), (digest, run))
                 if known_as != digest:
@@ -186,9 +187,7 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
             )
     firsts = [next(iter(seeds.values())) for seeds in groups.values()]
     settings = _settings([recipes[i] for i in firsts], [flat[i] for i in firsts])
-    labels = [
-        _label(own, settings) or flat[i]["plan"] for i, own in zip(firsts, settings, strict=True)
-    ]
+    labels = _labels(settings, [flat[i] for i in firsts])
     variants = []
     for label, own, seeds in zip(labels, settings, groups.values(), strict=True):
         order = sorted(seeds)
@@ -200,34 +199,67 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
 def _settings(recipes: Sequence[Recipe], flat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What differs between the variants, the plan first."""
     tasks = [list(recipe.tasks) for recipe in recipes]
-    common = set(tasks[0]).intersection(*tasks[1:])
-    apart = any(set(own) != common for own in tasks)
-    keys = dict.fromkeys(["plan", *(key for own in flat for key in own)])
-    unlike = [
-        key
-        for key in keys
-        if len({json.dumps(own.get(key), default=str) for own in flat}) > 1
-        and not (apart and key.startswith("tasks.") and key.split(".")[1] not in common)
-    ]
+    apart = any(set(own) != set(tasks[0]) for own in tasks)
+
+    def differs(key: str) -> bool:
+        """Of a task's keys, among those that have the task: `tasks` tells who has not."""
+        room, _, rest = key.partition(".")
+        name = rest.partition(".")[0] if room == "tasks" else None
+        having = [own for own, t in zip(flat, tasks, strict=True) if name is None or name in t]
+        return len({json.dumps(own.get(key), default=str) for own in having}) > 1
+
+    unlike = [k for k in dict.fromkeys(["plan", *(k for own in flat for k in own)]) if differs(k)]
     return [
         {key: own[key] for key in unlike if key in own} | ({"tasks": "+".join(t)} if apart else {})
         for own, t in zip(flat, tasks, strict=True)
     ]
 
 
-def _label(settings: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str:
-    keys = {key for own in every for key in own}
-    parts = []
-    for key, value in settings.items():
-        if key == "plan":
-            parts.append(str(value))
-            continue
-        short = key.split(".")[-1]
-        if sum(other.split(".")[-1] == short for other in keys) > 1:
-            short = ".".join(key.split(".")[-2:])
-        told = f"{value:g}" if isinstance(value, float) else json.dumps(value, default=str)
-        parts.append(f"{short}={told.strip(chr(34))}")
-    return ", ".join(parts)
+def _labels(settings: Sequence[dict[str, Any]], flat: Sequence[dict[str, Any]]) -> list[str]:
+    """A name of its own for each: everything else is kept by it."""
+    names = _short({"tasks", *(key for own in flat for key in own)})
+    brief, whole = (
+        [_label(s, names, form) or own["plan"] for s, own in zip(settings, flat, strict=True)]
+        for form in (_brief, _whole)
+    )
+    labels: list[str] = []
+    for short, long in zip(brief, whole, strict=True):
+        label = name = short if brief.count(short) == 1 else long
+        number = 1
+        while label in labels:
+            number += 1
+            label = f"{name} ({number})"
+        labels.append(label)
+    return labels
+
+
+def _short(keys: Iterable[str]) -> dict[str, str]:
+    """Of each key the shortest end that no other key has."""
+    words = {key: key.split(".") for key in keys}
+    out = {}
+    for key, own in words.items():
+        ends = (own[-n:] for n in range(1, len(own) + 1))
+        alone = (e for e in ends if sum(w[-len(e) :] == e for w in words.values()) == 1)
+        out[key] = ".".join(next(alone, own))
+    return out
+
+
+def _label(
+    settings: Mapping[str, Any], names: Mapping[str, str], form: Callable[[Any], str]
+) -> str:
+    return ", ".join(
+        str(value) if key == "plan" else f"{names[key]}={form(value)}"
+        for key, value in settings.items()
+    )
+
+
+def _brief(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else _whole(value).strip('"')
+
+
+def _whole(value: Any) -> str:
+    """With all digits, and a text told from a number."""
+    return json.dumps(value, default=str)
 
 
 def choose_baseline(variants: Sequence[Variant], asked: str | None) -> Variant:
