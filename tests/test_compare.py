@@ -194,6 +194,21 @@ def test_fewer_rows_make_no_bolder_claim(make: Make) -> None:
     assert "cannot be ruled out" in findings.verdict(compare(runs)).headline
 
 
+def test_what_shows_in_the_mean_alone_is_said(found: Comparison) -> None:
+    """Three small losses can be one that shows."""
+    seen = Difference(-0.03, (-0.04, -0.02), 0.01, 0.001, 3, holm=0.01, bh=0.01)
+    hidden = replace(seen, holm=0.4)
+    full = {
+        n: replace(score, difference=seen if n == "normalised" else hidden)
+        for n, score in found.scores["full"].items()
+    }
+    said = findings.verdict(replace(found, scores={**found.scores, "full": full}))
+    assert "normalised loses .030 ± .010 with full" in said.tasks["normalised"]
+    quiet = {n: replace(score, difference=hidden) for n, score in full.items()}
+    told = findings.verdict(replace(found, scores={**found.scores, "full": quiet}))
+    assert set(told.tasks) == set(found.metrics)
+
+
 def test_two_seeds_are_an_anecdote(make: Make) -> None:
     runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in (0, 1)]
     said = findings.verdict(compare(runs))

@@ -25,7 +25,7 @@ class Verdict:
     """What came out, in plain words."""
 
     headline: str
-    tasks: dict[str, str]  # a sentence per task
+    tasks: dict[str, str]  # a sentence per task, and on the mean where something shows in it
     costs: tuple[str, ...]  # a sentence per variant that costs more or less
     notes: tuple[str, ...]
 
@@ -41,7 +41,10 @@ class Verdict:
 def verdict(found: Comparison) -> Verdict:
     if not found.others:
         return _alone(found)
-    tasks = {name: _sentence(found, name) for name in found.metrics}
+    told = list(found.metrics)
+    if found.overall not in told and any(d.real for _, d in _apart(found, found.overall)):
+        told.append(found.overall)  # what shows in the mean need not show in any task alone
+    tasks = {name: _sentence(found, name) for name in told}
     costs = [text for v in found.others if (text := _cost(found, v))]
     return Verdict(_headline(found), tasks, tuple(costs), found.notes)
 
