@@ -12,9 +12,9 @@ from bough.wording import size
 STATISTICS = (
     "A score is the expected one over new seeds on new examples of the same kind; the 95 % "
     "intervals count both. Differences are taken on the same rows and, where both sides have "
-    "them, on the same seeds. p is the chance of so large a difference between like variants, "
-    "corrected (Holm) for the comparisons of its column. With fewer than three seeds all of it "
-    "is an anecdote."
+    "the same seeds, seed by seed. p is the chance of so large a difference between like variants, "
+    "corrected (Holm) for the comparisons of its column. With fewer than three seeds on a side a "
+    "comparison is an anecdote."
 )
 
 
