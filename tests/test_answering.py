@@ -4,7 +4,10 @@ import csv
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +106,28 @@ def test_standard_input_to_standard_output(
     assert [(row["id"], *list(row)[1:]) for row in found] == [
         ("the old tree", "mood"), ("one\ttwo", "same", "near"), ("a leaf", "mood"),
     ]  # fmt: skip
+
+
+def test_what_came_before_a_bad_line_is_answered(
+    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stdin(monkeypatch, b"the old tree\na leaf\n\none more\n")
+    with pytest.raises(Mistake, match="standard input, line 3 is empty"):
+        answer_file(folder, "-", None, None)
+    found = [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()]
+    assert found == ["the old tree", "a leaf"]
+
+
+def test_a_stopped_command_leaves_nothing_half_written(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the old tree is green\n" * 200_000, encoding="utf-8")
+    command = [sys.executable, "-m", "bough", "predict", folder, "in.txt", "-o", "out.csv"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 120
+        while not list(tmp_path.glob(".out.csv*")) and time.monotonic() < until:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert os.listdir(tmp_path) == ["in.txt"]
 
 
 def test_standard_input_to_a_table(

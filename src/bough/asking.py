@@ -135,7 +135,15 @@ class Model(ABC):
     def answer(self, asked: Iterable[tuple[Text, tuple[str, ...]]]) -> Iterator[dict[str, Answer]]:
         """Answers to texts that each come with the tasks to answer them."""
         rest = iter(asked)
-        while window := list(itertools.islice(rest, WINDOW)):
+        fault: Mistake | None = None
+        while fault is None:
+            window: list[tuple[Text, tuple[str, ...]]] = []
+            try:
+                window.extend(itertools.islice(rest, WINDOW))
+            except Mistake as mistake:  # what came before a bad text is answered still
+                fault = mistake
+            if not window:
+                break
             texts, names = zip(*window, strict=True)
             out: list[dict[str, Answer]] = [{} for _ in window]
             for task, (numbers, outputs) in self.outputs(texts, names).items():
@@ -143,6 +151,8 @@ class Model(ABC):
                     out[number][task] = answer
             for found, wanted in zip(out, names, strict=True):
                 yield {task: found[task] for task in wanted}
+        if fault is not None:
+            raise fault
 
     def asked(self, text: Text, tasks: Sequence[str] | str | None, number: int) -> tuple[str, ...]:
         """The tasks that answer this text; a Mistake if it does not fit."""

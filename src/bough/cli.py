@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import Annotated
 
 import typer
@@ -21,6 +23,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Run a verb; mistakes of the user end in one sentence and exit code 2."""
+    # As after Ctrl-C, what was half-written is removed; training and serving do more of their own.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         app()
     except Mistake as mistake:

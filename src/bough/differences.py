@@ -76,7 +76,11 @@ def score_all(
                 against = [tables[base.label, name] for name in names]
                 delta = statistics.difference(own, variant.seeds, against, base.seeds, weights)
                 few = min(len(variant.seeds), len(base.seeds))
-                apart = Difference(delta.value, delta.interval(), delta.half(), delta.p, few)
+                # No two scores are further apart than their metrics reach.
+                reach = (2 if metrics[name] in SIGNED else 1 for name in names)
+                most = sum(w * r for w, r in zip(weights, reach, strict=True))
+                low, high = (min(max(end, -most), most) for end in delta.interval())
+                apart = Difference(delta.value, (low, high), delta.half(), delta.p, few)
             found[variant.label][column] = _score(made, offset, kind, each, apart)
         _correct(found, column)
     return found

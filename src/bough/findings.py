@@ -75,16 +75,17 @@ def _sentence(found: Comparison, name: str) -> str:
         for least, more in ((FEW, sys.maxsize), (2, FEW), (1, 2))
     )
     base, parts = found.baseline.label, []
+    # Where the headline calls all of it an anecdote, it need not be said again.
+    mixed = any(d.seeds >= FEW for _, d in _apart(found, found.overall))
     if enough:
         parts.append(_shown(name, base, enough))
     if two:
-        parts.append(f"Anecdote ({_seeds(2)}): {_shown(name, base, two)}")
+        lead = f"Anecdote ({_seeds(2)}): " if mixed else ""
+        parts.append(f"{lead}{_shown(name, base, two)}")
     if one:
         each = and_then([f"{number(d.value, signed=True)} with {label}" for label, d in one])
-        parts.append(
-            f"Anecdote ({_seeds(1)}): {name}: {each} against {base}; one seed says nothing about "
-            "the next."
-        )
+        lead = f"Anecdote ({_seeds(1)}): " if mixed else ""
+        parts.append(f"{lead}{name}: {each} against {base}; one seed says nothing about the next.")
     return " ".join(parts)
 
 
@@ -153,10 +154,11 @@ def _anecdote(found: Comparison, told: Sequence[tuple[Variant, Difference]]) -> 
     many = f"{_seeds(counts.pop())} per variant" if len(counts) == 1 else fewer
     lead = f"An anecdote, not a finding ({many}): "
     best, d = max(told, key=lambda pair: pair[1].value)
-    if d.value > 0:
+    if d.value > 0 and (d.p is None or d.interval[0] > 0):
         above = f"{best.label} is {number(d.value)} above {base} in {what}"
         return f"{lead}{above}{_saving(found, best)}."
-    return f"{lead}no variant is above {base} in {what}{_cheapest(found, [v for v, _ in told])}."
+    none = "no variant is above" if d.value <= 0 else "no variant shows to be above"
+    return f"{lead}{none} {base} in {what}{_cheapest(found, [v for v, _ in told])}."
 
 
 def _finding(found: Comparison, told: Sequence[tuple[Variant, Difference]]) -> str:

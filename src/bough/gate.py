@@ -74,7 +74,9 @@ class Gate:
 
 
 async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
-    sentence = "this server asks for a key; send Authorization: Bearer KEY, or X-API-Key: KEY"
+    given = {b"authorization", b"x-api-key"} & {name for name, _ in scope["headers"]}
+    what = "the key is wrong" if given else "this server asks for a key"
+    sentence = f"{what}; send Authorization: Bearer KEY, or X-API-Key: KEY"
     response = JSONResponse({"error": sentence}, 401, {"www-authenticate": "Bearer"})
     await response(scope, receive, send)
 

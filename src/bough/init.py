@@ -324,7 +324,7 @@ def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) 
         lines += [f"  {own.name}:", *(f"    # {_one_line(line)}" for line in own.says)]
         told = own.task.model_dump(mode="json", exclude_unset=True)
         lines += [f"    {key}: {_value(key, value)}" for key, value in told.items()]
-        metrics = "f1 and mcc" if own.task.kind == "classify" else "spearman"
+        metrics = "f1, or mcc" if own.task.kind == "classify" else "spearman"
         lines.append(f"    metric: {own.task.metric_name}    # or {metrics}")
     lines += [
         "training:",

@@ -125,7 +125,8 @@ def _listen(host: str, port: int) -> socket.socket:
             stack.pop_all()
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise Mistake(f"cannot listen on {host}:{port} ({why}); choose another --port") from None
+        other = "--host" if isinstance(error, socket.gaierror) else "--port"
+        raise Mistake(f"cannot listen on {host}:{port} ({why}); choose another {other}") from None
     return listener
 
 

@@ -46,7 +46,8 @@ def init(
 def train(
     recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe file.")] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="RUN", help="Where the run is written.")
+        Path | None,
+        typer.Option("-o", "--out", metavar="RUN", help="Where to; else runs/RECIPE'S-NAME."),
     ] = None,
     overrides: Set = None,
     resume: Annotated[
@@ -76,6 +77,7 @@ def train(
 
     folder = resume or out or new_folder(recipe)
     display = mirrored(for_terminal(), mirror or (), folder)
+    display.say(f"the run is written to {folder}")
     with _interruptible(folder):
         run = go_on(folder, display) if told is None else start(told, folder, display=display)
     _print_scores(run.scores, run.folder)

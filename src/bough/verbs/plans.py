@@ -25,9 +25,10 @@ def plan(
         typer.Option(metavar="E", help="An encoder: minilm, a folder (its config.json is enough)."),
     ] = None,
     layers: Annotated[
-        int | None, typer.Option(metavar="N", help="Layers, instead of an encoder.")
+        int | None,
+        typer.Option(metavar="N", help="Layers as BERT-base's (12), instead of an encoder."),
     ] = None,
-    length: Annotated[int, typer.Option(help="Tokens of a text, for the FLOPs.")] = 64,
+    length: Annotated[int, typer.Option(min=1, help="Tokens of a text, for the FLOPs.")] = 64,
     as_json: AsJson = False,
 ) -> None:
     """Show a plan as a table, with what it costs."""

@@ -58,8 +58,8 @@ def _submit(run: Path, file: str, task: list[str] | None, out: Path | None, form
 def serve(
     run: RunPath,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or mps.")] = "cpu",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "cpu",
     runtime: Annotated[
         str, typer.Option(help="torch, or onnx for a folder of bough export.")
     ] = "torch",
@@ -136,7 +136,8 @@ def export(
             raise Mistake("--task and --trunk are for --transformers; ONNX has all tasks at once")
         from bough.export import write_onnx
 
-        print(write_onnx(run, onnx, int8=int8, tolerance=tolerance))
+        folder = write_onnx(run, onnx, int8=int8, tolerance=tolerance)
+        print(f"{folder}: serve it with: bough serve {folder} --runtime onnx")
         return
     assert transformers is not None
     if int8:
