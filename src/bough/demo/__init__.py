@@ -7,11 +7,11 @@ from pathlib import Path
 # What the demo asks the trained model at the end; none of it is in the data.
 SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "sentiment": [
-        ("I have rarely been so bored, and I have sat through a lot of school concerts.",),
+        ("Drop everything and go and see this play, it is magnificent!",),
         ("The sofa is not the prettiest, but nobody ever wants to get up from it.",),
         ("The rooms are lovely; the price is not.",),
         ("The concert begins at eight and there is one interval.",),
-        ("Drop everything and go and see this play, it is magnificent!",),
+        ("I have rarely been so bored, and I have sat through a lot of school concerts.",),
     ],
     "questions": [
         ("How do I get from Rome to Naples by train?", "Which train goes to Naples from Rome?"),

@@ -54,7 +54,10 @@ def _answers(console: Console, model: Model) -> None:
     """Fresh sentences; a pair is answered by both tasks on pairs, from one pass of the encoder."""
     texts = [text for own in demo.SAMPLES.values() for text in own[:SHOWN]]
     asked: list[Text] = [text[0] if len(text) == 1 else (text[0], text[1]) for text in texts]
-    console.print(f"what the model of `{SERVED}` says about new sentences\n")
+    console.print(
+        f"what the model of `{SERVED}` says about new sentences; after so little training not all of "
+        "it is right\n"
+    )
     for text, found in zip(texts, model.predict(asked), strict=True):
         said = "   ".join(f"{task}: [bold]{_shown(answer)}[/]" for task, answer in found.items())
         console.print("  " + escape("\n  ".join(text)))
