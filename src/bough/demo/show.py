@@ -55,8 +55,8 @@ def _answers(console: Console, model: Model) -> None:
     texts = [text for own in demo.SAMPLES.values() for text in own[:SHOWN]]
     asked: list[Text] = [text[0] if len(text) == 1 else (text[0], text[1]) for text in texts]
     console.print(
-        f"what the model of `{SERVED}` says about new sentences; after so little training not all of "
-        "it is right\n"
+        f"what the model of `{SERVED}` says about new sentences; after so little training not all "
+        "of it is right\n"
     )
     for text, found in zip(texts, model.predict(asked), strict=True):
         said = "   ".join(f"{task}: [bold]{_shown(answer)}[/]" for task, answer in found.items())
