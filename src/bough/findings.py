@@ -157,7 +157,7 @@ def _anecdote(found: Comparison, told: Sequence[tuple[Variant, Difference]]) -> 
     if d.value > 0 and (d.p is None or d.interval[0] > 0):
         above = f"{best.label} is {number(d.value)} above {base} in {what}"
         return f"{lead}{above}{_saving(found, best)}."
-    none = "no variant is above" if d.value <= 0 else "no variant shows to be above"
+    none = "no variant is above" if d.value <= 0 else "no variant is shown to be above"
     return f"{lead}{none} {base} in {what}{_cheapest(found, [v for v, _ in told])}."
 
 
