@@ -171,6 +171,7 @@ class Trainer:
             self._same_rows()
             self.progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
+        self.display.say(f"the run is written to {self.writer.run.folder}")
         with signals.heard(self._heard):
             for course in self.courses[self.progress.phase :]:
                 self._follow(course)

@@ -77,7 +77,6 @@ def train(
 
     folder = resume or out or new_folder(recipe)
     display = mirrored(for_terminal(), mirror or (), folder)
-    display.say(f"the run is written to {folder}")
     with _interruptible(folder):
         run = go_on(folder, display) if told is None else start(told, folder, display=display)
     _print_scores(run.scores, run.folder)
