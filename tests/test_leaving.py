@@ -83,7 +83,7 @@ def graph(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("out") / "onnx"
     words = [sys.executable, "-m", "bough", "export", run, "--onnx", folder]
     told = subprocess.run(words, capture_output=True, text=True, env=QUIET, check=True)
-    assert told.stdout == f"{folder}\n"
+    assert told.stdout == f"{folder}: serve it with: bough serve {folder} --runtime onnx\n"
     return folder
 
 
@@ -118,7 +118,7 @@ def test_int8_is_reported_and_accepted(run: Path, tmp_path: Path, bough: Bough) 
     told = bough("export", run, "--onnx", tmp_path / "int8", "--int8", "--tolerance", "2")
     assert told.code == 0, told.err
     *changes, last = told.out.splitlines()
-    assert last == str(tmp_path / "int8")
+    assert last.startswith(f"{tmp_path / 'int8'}: serve it with: ")
     form = r"(\w+): (accuracy|pearson) fp32 -?\d\.\d{4}  int8 -?\d\.\d{4}  change [+-]\d\.\d{4}"
     assert [re.fullmatch(form, line)[1] for line in changes] == list(folders.TASKS)  # type: ignore[index]
 
