@@ -16,8 +16,8 @@ from bough.attention import Layout
 from bough.cost import cell_parameters, cost
 from bough.dropout import Dice
 from bough.network import Network, fresh
+from bough.pieces import KINDS, Kind
 from bough.plan import Adapter, Cell, Plan
-from bough.terms import KINDS, Kind
 from bough.trunk import Layer
 
 from . import tiny

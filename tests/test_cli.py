@@ -139,7 +139,7 @@ def test_interrupted_at_once(
         assert bough("train", recipe, "-o", "run") == 130
     assert capsys.readouterr().err == "bough: interrupted\n"
     assert not Path("run").exists()
-    monkeypatch.setattr("bough.training.Trainer._finish", interrupt)
+    monkeypatch.setattr("bough.trainer.Trainer._finish", interrupt)
     assert bough("train", recipe, "-o", "run") == 130
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "bough: interrupted; go on with: bough train --resume run"
@@ -190,7 +190,7 @@ def test_a_fault_of_ours_is_no_mistake(recipe: Path, monkeypatch: pytest.MonkeyP
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("bough.training.Trainer.run", broken)
+    monkeypatch.setattr("bough.trainer.Trainer.run", broken)
     with pytest.raises(ZeroDivisionError):
         bough("train", recipe)
 

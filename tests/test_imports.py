@@ -17,9 +17,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = {
     "mistakes", "labels", "sources", "tasks", "rows", "tables", "delimited", "recipe", "draft",
-    "notation", "plan", "language", "terms", "families", "cost", "methods", "sampling", "picture",
-    "runs", "files", "signals", "machine", "predictions", "variants", "statistics", "differences",
-    "compare", "cli",
+    "notation", "plan", "language", "terms", "pieces", "families", "cost", "methods", "sampling",
+    "picture", "runs", "files", "signals", "machine", "predictions", "variants", "statistics",
+    "differences", "compare", "cli",
 }  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_imports_point_one_way() -> None:
     order = list(TopologicalSorter(graph).static_order())  # raises CycleError, naming the circle
     place = {room: number for number, room in enumerate(order)}
     assert place["recipe"] < place["training"]
-    assert place["network"] < place["step"] < place["training"]
+    assert place["network"] < place["step"] < place["trainer"] < place["training"]
     # Nothing below the command line knows of it, and nothing below the loop of training.
     programs = {"__main__", "worker"}  # what is started as a process of its own
     assert {room for room in graph if "cli" in imported(room, True)} <= programs
@@ -75,7 +75,17 @@ def test_imports_point_one_way() -> None:
         "batches",
         "runs",
     ):
-        above = {"training", "step", "evaluate", "display", "cli", "server", "survey", "compare"}
+        above = {
+            "training",
+            "trainer",
+            "step",
+            "evaluate",
+            "display",
+            "cli",
+            "server",
+            "survey",
+            "compare",
+        }
         assert not imported(low, everywhere=True) & above, low
 
 

@@ -17,7 +17,8 @@ from bough.display import Moment, Silent
 from bough.mirrors import Mirrored, TensorBoard, WandB, judged, logged, mirrored
 from bough.mistakes import Mistake
 from bough.runs import Run
-from bough.training import Stopped, resume, train
+from bough.trainer import Stopped
+from bough.training import resume, train
 
 from . import folders
 

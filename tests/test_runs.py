@@ -21,7 +21,8 @@ from bough.files import DiskFullError, write_atomically
 from bough.mistakes import Mistake
 from bough.model import load
 from bough.runs import Held, Run, Writer, hold
-from bough.training import Failed, Stopped, resume, train
+from bough.trainer import Failed, Stopped
+from bough.training import resume, train
 
 from . import folders
 from .same import assert_same_run

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import bough
-from bough import demo, methods, sampling, training, untrained
+from bough import demo, methods, sampling, trainer, untrained
 from bough.batches import Examples
 from bough.course import Progress
 from bough.data import Data
@@ -28,7 +28,8 @@ from bough.optimiser import SCHEDULES, factor
 from bough.recipe import Recipe
 from bough.runs import Run
 from bough.states import States
-from bough.training import Failed, judge, new_folder, resume, train
+from bough.trainer import Failed
+from bough.training import judge, new_folder, resume, train
 
 from . import folders
 
@@ -302,12 +303,12 @@ def test_the_end_is_judged_by_the_kept_states(
         judged_from.append({own.first > 0 for own in examples.values()})
         return predict(network, examples)
 
-    monkeypatch.setattr(training, "predict", noted)
+    monkeypatch.setattr(trainer, "predict", noted)
     told = folders.small(tiny_folder, **settings)
     kept = train(told, tmp_path / "kept")
     assert judged_from == [{True}] * 3, "two epochs and the end"
     assert calls == [(task, size) for size in (64, 16) for task in folders.TASKS]
-    monkeypatch.setattr(training, "predict", predict)
+    monkeypatch.setattr(trainer, "predict", predict)
     plain = train(told, tmp_path / "plain", overrides=["training.keep_states=false"])
     for found in (judge(kept.folder, "dev"), plain.scores["dev"]):
         for task, own in found["tasks"].items():

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bough.asking import Model
+from bough.pieces import span
 from bough.plan import Plan
 from bough.tasks import Task
-from bough.terms import span
 from bough.wire import Limits
 
 JSON = dict[str, Any]

@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bough.mistakes import Mistake
-from bough.terms import KINDS, WORDS, Names, Refused, Said, Sketch, named, word
+from bough.pieces import KINDS, Names, Said, named
+from bough.terms import WORDS, Refused, Sketch, word
 
 
 def read(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby, permutations
 
+from bough.pieces import span
 from bough.plan import Adapter, Cell, Names, Plan
-from bough.terms import span
 
 LETTER = 7.2  # about as wide as a letter of the type is
 BOX, PILL, GAP, PAD = 28, 19, 10, 16

@@ -17,7 +17,7 @@ from typing import Any
 
 from bough.language import read
 from bough.mistakes import Mistake, nearest
-from bough.terms import Adapter, Names, Read, named, pal_heads, span
+from bough.pieces import Adapter, Names, Read, named, pal_heads, span
 
 __all__ = ["Adapter", "Cell", "Names", "Plan", "Read", "Step"]
 

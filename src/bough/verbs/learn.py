@@ -85,7 +85,7 @@ def train(
 
 @contextmanager
 def _interruptible(run: Path) -> Iterator[None]:
-    from bough.training import Failed, Stopped
+    from bough.trainer import Failed, Stopped
 
     try:
         yield
