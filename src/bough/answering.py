@@ -1,8 +1,9 @@
 """Answering files: texts in, one row of answers per text out, in the same order.
 
 A plain text file has one text per line, a tab between the two texts of a pair. A table (CSV, TSV,
-JSONL, Parquet) has columns, is read whole, and is answered by every task whose text columns it has.
-Answers are written as they come; a file of them takes its place only when it is complete.
+JSONL, Parquet) has columns, and is answered by every task whose text columns it has. Files are of
+any size: they are walked through, once to look at every row and once to answer it, and answers are
+written as they come. A file of answers takes its place only when it is complete.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from bough.display import progress
 from bough.files import replacing
 from bough.mistakes import Mistake
 from bough.model import load
-from bough.tables import Wanted, open_table
+from bough.tables import READERS, Wanted, parts, place
 
-TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
+TABLES = READERS.keys() - {".txt"}  # which has a text per line, and no header
 Row = tuple[str, dict[str, Text]]  # what names the row; each task's text in it
 
 
@@ -180,16 +181,25 @@ def _lines(
 
 
 def _table(model: Model, file: str, tasks: Sequence[str] | None) -> Asked:
+    path = place(file, Path.cwd())
     columns = tuple(dict.fromkeys(c for task in model.tasks.values() for c in task.columns))
-    table = open_table(file, Wanted(columns, "", False), Path.cwd(), "the file")
-    asked = list(tasks) if tasks else _fitting(model, file, table.names)
-    out: dict[int, Row] = {}
-    for name in asked:
-        found = rows.check(name, model.tasks[name], table, policy="error", use="ignored")
-        for line, label, parts in zip(found.lines, found.ids, found.texts, strict=True):
-            text: Text = parts[0] if len(parts) == 1 else (parts[0], parts[1])
-            out.setdefault(line, (label, {}))[1][name] = text
-    return Asked([out[line] for line in sorted(out)], tuple(asked), len(out))
+    for part in parts(path, Wanted(columns, "", False)):
+        there = part.names  # all of them with the last part
+    asked = list(tasks) if tasks else _fitting(model, file, there)
+    wanted = Wanted(tuple(c for c in columns if c in there), "", False)
+    total = sum(1 for _ in _rows(model, path, wanted, asked))
+    return Asked(_rows(model, path, wanted, asked), tuple(asked), total)
+
+
+def _rows(model: Model, path: Path, wanted: Wanted, asked: Sequence[str]) -> Iterator[Row]:
+    for part in parts(path, wanted):
+        out: dict[int, Row] = {}
+        for name in asked:
+            found = rows.check(name, model.tasks[name], part, policy="error", use="ignored")
+            for line, label, texts in zip(found.lines, found.ids, found.texts, strict=True):
+                text: Text = texts[0] if len(texts) == 1 else (texts[0], texts[1])
+                out.setdefault(line, (label, {}))[1][name] = text
+        yield from (out[line] for line in sorted(out))
 
 
 def _fitting(model: Model, file: str, there: Sequence[str]) -> list[str]:

@@ -353,11 +353,12 @@ def _named(row: Skipped, unit: str = "line") -> str:
 
 def _sentence(name: str, table: Table, skipped: Sequence[Skipped], use: Use = "needed") -> str:
     """The first bad row in full, the others counted, and the way out."""
-    total = len(table.lines) + len(table.broken)
     first = f"task {name!r}: {table.source} {_named(skipped[0], table.unit)}"
+    # Rows to be answered come in parts, and an answer to some of them is none.
+    if use == "ignored":
+        return f"{first}; mend the file"
+    total = len(table.lines) + len(table.broken)
     if len(skipped) == total:
         return f"{first}; none of the {total:,} rows can be used"
     mend = f"{len(skipped):,} of {total:,} rows {'is' if len(skipped) == 1 else 'are'} bad"
-    # Rows without labels are to be answered, and an answer to some of them is none.
-    way = "" if use == "ignored" else ", or set `rows: skip` to go on without"
-    return f"{first}; {mend}: mend the file{way}"
+    return f"{first}; {mend}: mend the file, or set `rows: skip` to go on without"

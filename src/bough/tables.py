@@ -6,9 +6,12 @@ decides what that means. A file that is no table at all is the user's `Mistake`.
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from bough import delimited
 from bough.labels import class_name
 from bough.mistakes import Mistake, nearest, shorten
 from bough.sources import Hub, Record
+
+PART = 1024  # rows of a file that are taken apart at a time
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ def open_table(
 ) -> Table:
     """Read what a recipe names as a source; rows in memory have no name but the one `said`."""
     if isinstance(source, str):
-        return _file(place(source, root), wanted)
+        return _joined(parts(place(source, root), wanted))
     if isinstance(source, Hub):
         return _hub(source, wanted, root)
     return _memory(source, wanted, said)
@@ -108,73 +113,109 @@ def _neighbour(path: Path) -> str:
     return nearest(path.name, (other.name for other in path.parent.iterdir()))
 
 
-def _file(path: Path, wanted: Wanted) -> Table:
-    readers: dict[str, Callable[[Path, Wanted], Table]] = {
-        ".csv": _delimited,
-        ".tsv": _delimited,
-        ".txt": _delimited,
-        ".jsonl": _json_lines,
-        ".ndjson": _json_lines,
-        ".json": _json_lines,
-        ".parquet": _parquet,
-    }
-    reader = readers.get(path.suffix.lower())
+def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
+    """A file's table in parts of rows that follow each other, so that it may be of any size.
+
+    Where a column may be missing in a row (JSON), a part has every wanted column, and its names are
+    those found so far.
+    """
+    check_name(path)
+    reader = READERS.get(path.suffix.lower())
     if reader is None:
-        read_bytes(path)  # a name that leads nowhere is the likelier mistake
         raise Mistake(
-            f"{path} is of no kind bough reads; its name must end in {', '.join(readers)}"
+            f"{path} is of no kind bough reads; its name must end in {', '.join(READERS)}"
         )
     return reader(path, wanted)
 
 
-def _decoded(path: Path) -> str:
-    """The file as text; bytes that are not UTF-8 stay as lone surrogates for rows to report."""
-    raw = read_bytes(path)
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise Mistake(f"{path} is UTF-16; save it as UTF-8 (iconv -f utf-16 -t utf-8)")
-    text = raw.decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
-    if not text.strip():
-        raise Mistake(f"{path} is empty; expected a header and rows")
-    return text
+def _joined(found: Iterable[Table]) -> Table:
+    every = list(found)
+    last = every[-1]
+    return replace(
+        last,
+        columns={
+            name: [cell for part in every for cell in part.columns[name]]
+            for name in last.columns
+            if name in last.names
+        },
+        lines=[line for part in every for line in part.lines],
+        broken=tuple(row for part in every for row in part.broken),
+    )
 
 
-def _delimited(path: Path, wanted: Wanted) -> Table:
-    sheet = delimited.split(_decoded(path), str(path), wanted.names)
-    columns = {}
-    for column in wanted.names:
-        if sheet.names.count(column) > 1 and column != "id":
-            raise Mistake(f"{path} has several columns {column!r}; rename all but one")
-        if column in sheet.names:
-            at = sheet.names.index(column)
-            columns[column] = [cells[at] for cells in sheet.cells]
-    broken = tuple(Skipped(str(path), n, "", shorten(text), why) for n, text, why in sheet.broken)
-    return Table(str(path), "line", sheet.names, columns, sheet.lines, broken, sheet.notes)
+@contextmanager
+def _text(path: Path, newline: str) -> Iterator[Iterable[str]]:
+    """The file's lines; bytes that are not UTF-8 stay as lone surrogates for rows to report."""
+    try:
+        raw = path.open("rb")
+    except OSError as fault:
+        raise _unreadable(path, fault) from None
+    with raw:
+        if raw.peek(2).startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise Mistake(f"{path} is UTF-16; save it as UTF-8 (iconv -f utf-16 -t utf-8)")
+        yield io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline=newline)
 
 
-def _json_lines(path: Path, wanted: Wanted) -> Table:
-    text = _decoded(path)
-    if text.lstrip().startswith("["):
-        raise Mistake(f"{path} is one JSON list; write one object per line (jq -c '.[]' does)")
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
-    broken: list[Skipped] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as fault:
-            why = f"the line is no JSON ({str(fault).splitlines()[0]}); write one object per line"
-            broken.append(Skipped(str(path), number, "", shorten(line), why))
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-            lines.append(number)
-        else:
-            why = 'the line is no JSON object; write {"column": value, ...}'
-            broken.append(Skipped(str(path), number, "", shorten(line), why))
-    names, columns = _from_dicts(rows, wanted)
-    return Table(str(path), "line", names, columns, lines, tuple(broken))
+def _delimited(path: Path, wanted: Wanted) -> Iterator[Table]:
+    with _text(path, newline="") as lines:
+        sheet = delimited.Sheet(lines, str(path), wanted.names)
+        for column in wanted.names:
+            if sheet.names.count(column) > 1 and column != "id":
+                raise Mistake(f"{path} has several columns {column!r}; rename all but one")
+        places = {name: sheet.names.index(name) for name in wanted.names if name in sheet.names}
+        rows = iter(sheet)
+        while some := list(islice(rows, PART)):
+            good = [row for row in some if not row.why]
+            yield Table(
+                str(path),
+                "line",
+                sheet.names,
+                {name: [row.cells[at] for row in good] for name, at in places.items()},
+                [row.line for row in good],
+                tuple(
+                    Skipped(str(path), row.line, "", shorten(row.text), row.why)
+                    for row in some
+                    if row.why
+                ),
+                sheet.notes,
+            )
+
+
+def _json_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
+    names: dict[str, None] = {}
+    with _text(path, newline="\n") as lines:
+        written = ((n, line.rstrip("\n")) for n, line in enumerate(lines, 1) if line.strip())
+        first = next(written, None)
+        if first is None:
+            raise Mistake(f"{path} is empty; expected a JSON object per line")
+        if first[1].lstrip().startswith("["):
+            raise Mistake(f"{path} is one JSON list; write one object per line (jq -c '.[]' does)")
+        rest = chain([first], written)
+        while some := list(islice(rest, PART)):
+            rows: list[dict[str, Any]] = []
+            numbers: list[int] = []
+            broken: list[Skipped] = []
+            for number, line in some:
+                try:
+                    rows.append(_object(line))
+                    numbers.append(number)
+                except ValueError as fault:
+                    broken.append(Skipped(str(path), number, "", shorten(line), str(fault)))
+            names |= dict.fromkeys(name for row in rows for name in row)
+            columns = {name: [row.get(name) for row in rows] for name in wanted.names}
+            yield Table(str(path), "line", tuple(names), columns, numbers, tuple(broken))
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as fault:
+        raise ValueError(
+            f"the line is no JSON ({_first_line(fault)}); write one object per line"
+        ) from None
+    if not isinstance(row, dict):
+        raise ValueError('the line is no JSON object; write {"column": value, ...}')
+    return row
 
 
 def _from_dicts(
@@ -185,23 +226,41 @@ def _from_dicts(
     return names, {name: [row.get(name) for row in rows] for name in present}
 
 
-def _parquet(path: Path, wanted: Wanted) -> Table:
-    raw = read_bytes(path)
+def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise _needs_hub_extra(f"{path} is a Parquet file") from None
     try:
-        file = pq.ParquetFile(pa.BufferReader(raw))
-        names = tuple(file.schema_arrow.names)
-        present = [name for name in wanted.names if name in names]
-        arrow = file.read(columns=present)
-        columns = {name: arrow.column(name).to_pylist() for name in present}
+        with path.open("rb") as raw:
+            file = pq.ParquetFile(raw)
+            names = tuple(file.schema_arrow.names)
+            present = [name for name in wanted.names if name in names]
+            rows = file.metadata.num_rows
+            if not present or not rows:
+                columns: dict[str, list[Any]] = {name: [] for name in present}
+                yield Table(str(path), "row", names, columns, list(range(1, rows + 1)))
+                return
+            above = 0
+            for batch in file.iter_batches(PART, columns=present):
+                columns = {name: batch.column(name).to_pylist() for name in present}
+                lines = list(range(above + 1, above + batch.num_rows + 1))
+                yield Table(str(path), "row", names, columns, lines)
+                above += batch.num_rows
     except (pa.ArrowException, OSError, ValueError, KeyError) as fault:
         raise Mistake(f"{path} cannot be read as Parquet: {_first_line(fault)}") from None
-    lines = list(range(1, file.metadata.num_rows + 1))
-    return Table(str(path), "row", names, columns, lines)
+
+
+READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's ending
+    ".csv": _delimited,
+    ".tsv": _delimited,
+    ".txt": _delimited,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json_lines,
+    ".parquet": _parquet,
+}
 
 
 def _needs_hub_extra(what: str) -> Mistake:
