@@ -317,6 +317,26 @@ def test_rows_that_changed_are_refused(tiny_folder: Path, tmp_path: Path) -> Non
     assert resume(tmp_path / "run").finished
 
 
+def test_a_checkpoint_that_cannot_be_gone_on_from(tiny_folder: Path, tmp_path: Path) -> None:
+    recipe = folders.small(tiny_folder, steps=4)
+    with pytest.raises(Stopped):
+        train(recipe, tmp_path / "run", display=Trouble(2, interrupt))
+    file = tmp_path / "run/checkpoint/state.pt"
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:1000], whole[: len(whole) // 2], b"\x80\x02x", b"text"):
+        file.write_bytes(damaged)
+        with pytest.raises(Mistake, match=r"state.pt: is damaged; train the recipe anew"):
+            resume(tmp_path / "run")
+    file.write_bytes(whole)
+    state = torch.load(file, weights_only=True)
+    for other in (state | {"form": 99}, {k: v for k, v in state.items() if k != "form"}, [1]):
+        torch.save(other, file)
+        with pytest.raises(Mistake, match="was written by another version of bough"):
+            resume(tmp_path / "run")
+    file.write_bytes(whole)
+    assert resume(tmp_path / "run").finished
+
+
 def test_the_cost_goes_on_counting(tiny_folder: Path, tmp_path: Path) -> None:
     recipe = folders.small(tiny_folder, epochs=1, evaluate_rows=8)
     whole = train(recipe, tmp_path / "whole").cost

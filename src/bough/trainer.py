@@ -28,6 +28,7 @@ from bough.runs import Writer
 from bough.states import States, room
 from bough.step import NotFiniteError, Outcome, Stepper
 
+FORM = 1  # of a checkpoint; one of another form is refused
 SPARSE = 0.5  # passes over all the rows, below which keeping states is not worth its pass
 
 
@@ -312,6 +313,7 @@ class Trainer:
     def _checkpoint(self) -> None:
         self.progress.memory = max(self.progress.memory, measure.peak_memory())
         state = {
+            "form": FORM,
             "progress": vars(self.progress) | {"step_seconds": list(self.progress.step_seconds)},
             "stepper": self.stepper.state(),
             "turns": self.turns.bit_generator.state,

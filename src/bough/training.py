@@ -20,7 +20,7 @@ from bough.model import load
 from bough.recipe import Recipe
 from bough.runs import Run, Writer
 from bough.tasks import SPLITS
-from bough.trainer import Failed, Trainer
+from bough.trainer import FORM, Failed, Trainer
 
 
 def train(
@@ -44,10 +44,7 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
         raise Mistake(f"{run.folder}: is finished; there is nothing to resume")
     writer = Writer.resume(run.folder)
     with _closing(writer, display or Silent()) as shown:
-        state = None
-        if run.checkpoint.is_file():
-            state = torch.load(run.checkpoint, map_location="cpu", weights_only=True)
-        Trainer(Recipe.read(run.recipe_file), writer, shown, state).run()
+        Trainer(Recipe.read(run.recipe_file), writer, shown, _state(run)).run()
     return run
 
 
@@ -73,6 +70,22 @@ def new_folder(recipe: object) -> Path:
         if not folder.exists():
             return folder
         number += 1
+
+
+def _state(run: Run) -> dict[str, Any] | None:
+    """What the run goes on from; nothing before its first checkpoint."""
+    if not run.checkpoint.is_file():
+        return None
+    try:
+        state = torch.load(run.checkpoint, map_location="cpu", weights_only=True)
+    except Exception:  # what the reader of pickles stumbles over first, in bytes that are none
+        raise Mistake(f"{run.checkpoint}: is damaged; train the recipe anew") from None
+    if not isinstance(state, dict) or state.get("form") != FORM:
+        raise Mistake(
+            f"{run.checkpoint}: was written by another version of bough; resume the run with that "
+            "one, or train the recipe anew"
+        )
+    return state
 
 
 @contextmanager
