@@ -7,7 +7,7 @@ tasks' metrics, *normalised* first moves correlations from [-1, 1] to [0, 1]. Bo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from bough.network import Network
 from bough.tasks import SIGNED, Task
 
 TOKENS = 4096  # per pass
+Pass = tuple[str, NDArray[Any]]  # a task and the numbers of its examples
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,28 @@ class Predictions:
 
 
 @torch.inference_mode()
-def predict(network: Network, examples: Mapping[str, Examples]) -> dict[str, Predictions]:
-    """Every task's answers for its own examples."""
+def predict(
+    network: Network,
+    examples: Mapping[str, Examples],
+    watched: Callable[[Sequence[Pass]], Iterable[Pass]] = iter,
+) -> dict[str, Predictions]:
+    """Every task's answers for its own examples; the passes go through `watched`."""
     device = next(network.parameters()).device
+    outputs = {
+        name: torch.empty(len(own), network.tasks[name].outputs) for name, own in examples.items()
+    }
+    passes = [
+        (name, part) for name, own in examples.items() for part in by_tokens(own.lengths, TOKENS)
+    ]
+    for name, part in watched(passes):
+        batch = collate({name: examples[name]}, {name: part})
+        got = network(batch.pack.to(device), batch.seats)[name]
+        outputs[name][torch.from_numpy(part)] = got.float().cpu()
     out = {}
     for name, own in examples.items():
         task = network.tasks[name]
-        outputs = torch.empty(len(own), task.outputs)
-        for part in by_tokens(own.lengths, TOKENS):
-            batch = collate({name: own}, {name: part})
-            got = network(batch.pack.to(device), batch.seats)[name]
-            outputs[torch.from_numpy(part)] = got.float().cpu()
-        values, probabilities = answers(task, outputs)
-        cost = None if own.targets is None else float(loss(task, outputs, own.targets))
+        values, probabilities = answers(task, outputs[name])
+        cost = None if own.targets is None else float(loss(task, outputs[name], own.targets))
         out[name] = Predictions(
             values.numpy(), None if probabilities is None else probabilities.numpy(), cost
         )

@@ -12,7 +12,7 @@ import torch
 
 from bough import encoder as encoders
 from bough.data import Data
-from bough.display import Display, Silent
+from bough.display import Display, Silent, progress
 from bough.evaluate import predict, score
 from bough.files import DiskFullError
 from bough.mistakes import Mistake
@@ -58,7 +58,10 @@ def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
     examples = {n: e for n, e in data.examples(split, model).items() if e.targets is not None}
     if not examples:
         raise Mistake(f"{run.folder}: the {split} rows have no labels to judge by")
-    return score(model.tasks, examples, predict(model.network, examples), intervals=True)
+    found = predict(
+        model.network, examples, lambda passes: progress(passes, len(passes), "judging")
+    )
+    return score(model.tasks, examples, found, intervals=True)
 
 
 def new_folder(recipe: object) -> Path:
