@@ -18,6 +18,7 @@ from bough.compare import Comparison, compare, pareto
 from bough.differences import Difference
 from bough.mistakes import Mistake
 from bough.variants import _labels, find_runs
+from bough.verdict import MARGIN, verdict
 
 from . import simulated
 
@@ -147,7 +148,7 @@ def test_fronts_are_of_those_that_have_every_task(make: Make) -> None:
 
 
 def test_the_verdict_in_plain_words(found: Comparison) -> None:
-    said = findings.verdict(found)
+    said = verdict(found)
     assert said.tasks["sts"].startswith("sts gains .")
     assert "with full (against separate)." in said.tasks["sts"]
     assert said.tasks["quora"].startswith("quora loses .")
@@ -165,7 +166,7 @@ def headline(found: Comparison, **apart: tuple[float, float]) -> str:
         # Not real: the correction for many comparisons makes "no loss" no easier.
         made = Difference(middle, (low, high), half, 0.03, 3, holm=0.2, bh=0.1)
         scores[name] = replace(score, difference=made)
-    return findings.verdict(replace(found, scores={**found.scores, "full": scores})).headline
+    return verdict(replace(found, scores={**found.scores, "full": scores})).headline
 
 
 def test_no_loss_is_said_only_where_a_large_one_is_ruled_out(found: Comparison) -> None:
@@ -178,7 +179,7 @@ def test_no_loss_is_said_only_where_a_large_one_is_ruled_out(found: Comparison) 
         "full saves 67 % of memory; with 3 seeds a loss of up to .073 on sts cannot be ruled out "
         "(normalised score +.006 ± .005 against separate)."
     )
-    edge = findings.MARGIN
+    edge = MARGIN
     assert "loses at most" in headline(found, sst=(1e-4 - edge, 0.1))
     assert "cannot be ruled out" in headline(found, sst=(-edge, 0.1))
     assert "loses at most" not in headline(found, normalised=(-0.03, 0.1))
@@ -191,7 +192,7 @@ def test_a_loss_that_is_there_is_not_called_possible(found: Comparison) -> None:
 def test_fewer_rows_make_no_bolder_claim(make: Make) -> None:
     """Two like plans on 40 rows: nothing shows, so nothing is ruled out."""
     runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in range(3)]
-    assert "cannot be ruled out" in findings.verdict(compare(runs)).headline
+    assert "cannot be ruled out" in verdict(compare(runs)).headline
 
 
 def test_what_shows_in_the_mean_alone_is_said(found: Comparison) -> None:
@@ -202,10 +203,10 @@ def test_what_shows_in_the_mean_alone_is_said(found: Comparison) -> None:
         n: replace(score, difference=seen if n == "normalised" else hidden)
         for n, score in found.scores["full"].items()
     }
-    said = findings.verdict(replace(found, scores={**found.scores, "full": full}))
+    said = verdict(replace(found, scores={**found.scores, "full": full}))
     assert "normalised loses .030 ± .010 with full" in said.tasks["normalised"]
     quiet = {n: replace(score, difference=hidden) for n, score in full.items()}
-    told = findings.verdict(replace(found, scores={**found.scores, "full": quiet}))
+    told = verdict(replace(found, scores={**found.scores, "full": quiet}))
     assert set(told.tasks) == set(found.metrics)
 
 
@@ -219,7 +220,7 @@ def test_no_interval_is_wider_than_its_metric(make: Make) -> None:
 
 def test_two_seeds_are_an_anecdote(make: Make) -> None:
     runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in (0, 1)]
-    said = findings.verdict(compare(runs))
+    said = verdict(compare(runs))
     assert said.headline.startswith("An anecdote, not a finding (2 seeds per variant)")
     assert not any("Anecdote" in text for text in said.tasks.values()), "it has been said"
 
@@ -232,7 +233,7 @@ def test_only_pairs_of_few_seeds_are_anecdotes(survey: Path, tmp_path: Path) -> 
         for plan, many in (("split@3", 2), *((f"split@{n}", 1) for n in (1, 2, 4, 5)))
         for seed in range(many)
     ]
-    alone, said = (findings.verdict(compare(runs)) for runs in ([survey], [survey, *begun]))
+    alone, said = (verdict(compare(runs)) for runs in ([survey], [survey, *begun]))
     assert said.headline == (
         f"{alone.headline} Not counted, with fewer than 3 seeds: split@3, split@1, split@2, "
         "split@4 and split@5."
@@ -251,7 +252,7 @@ def test_a_baseline_of_one_seed_makes_anecdotes_of_all(make: Make) -> None:
     d = found.scores["full"]["sst"].difference
     assert d is not None
     assert d.seeds == 1
-    assert findings.verdict(found).headline.startswith(
+    assert verdict(found).headline.startswith(
         "An anecdote, not a finding (fewer than 3 seeds on a side): "
     )
 
@@ -260,12 +261,12 @@ def test_one_seed_says_nothing_about_the_next(make: Make) -> None:
     found = compare([make("a", "full"), make("b", "separate")])
     assert found.scores["full"]["sst"].difference is not None
     assert found.scores["full"]["sst"].difference.p is None
-    assert "one seed says nothing about the next" in findings.verdict(found).tasks["sst"]
+    assert "one seed says nothing about the next" in verdict(found).tasks["sst"]
 
 
 def test_one_variant_has_nothing_to_be_compared_with(make: Make) -> None:
     found = compare([make("a", seed=0), make("b", seed=1)])
-    assert "nothing to compare it with" in findings.verdict(found).headline
+    assert "nothing to compare it with" in verdict(found).headline
     assert found.fronts == {}
     assert "differences from" not in findings.markdown(found)
 
@@ -367,8 +368,8 @@ def test_tasks_that_only_some_runs_have(make: Make) -> None:
     one = found.scores["tasks=sst+sts"]
     assert set(one) == {"sst"}
     assert one["sst"].difference is not None
-    assert findings.verdict(found).tasks["sst"].startswith("sst: ")
-    assert "task by task" in findings.verdict(found).headline
+    assert verdict(found).tasks["sst"].startswith("sst: ")
+    assert "task by task" in verdict(found).headline
     assert findings.markdown(found)
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from bough import __version__, anatomy, examples, obtained, panels, plots, results
 from bough.compare import Comparison, compare
 from bough.files import write_atomically
-from bough.findings import markdown, verdict
+from bough.findings import markdown
 from bough.markup import Markup, Part, element, join
 from bough.mistakes import Mistake
+from bough.verdict import verdict
 
 
 def write(
