@@ -72,7 +72,7 @@ class Course:
     @property
     def examples(self) -> float:
         """How many examples of all tasks the phase draws, in expectation."""
-        return self.steps * _tokens(self.sampler, 1, dict.fromkeys(self.sampler.tasks, 1.0))
+        return self.steps * _mean_step(self.sampler, 1, dict.fromkeys(self.sampler.tasks, 1.0))
 
     def forecast(self, progress: Progress) -> None:
         """By the clock, the number of steps is what the pace so far makes of the minutes."""
@@ -124,8 +124,8 @@ def _length(
 
     if training.tokens is not None:
         # Whose turn it is may depend on the number of epochs, which depends on whose turn it is.
-        epochs = epochs_of(round(training.tokens / _tokens(sampler(1), 1, lengths)))
-        steps = max(1, round(training.tokens / _tokens(sampler(epochs), epochs, lengths)))
+        epochs = epochs_of(round(training.tokens / _mean_step(sampler(1), 1, lengths)))
+        steps = max(1, round(training.tokens / _mean_step(sampler(epochs), epochs, lengths)))
         return sampler(epochs_of(steps)), steps
     if training.steps is None:
         chosen = sampler(training.epochs)
@@ -133,11 +133,11 @@ def _length(
     return sampler(epochs_of(training.steps)), training.steps
 
 
-def _tokens(sampler: sampling.Sampler, epochs: int, lengths: Mapping[str, float]) -> float:
-    """Mean tokens of a step, from the draws of a few epochs spread over the run."""
+def _mean_step(sampler: sampling.Sampler, epochs: int, size: Mapping[str, float]) -> float:
+    """A step's mean size, given an example's: from draws of a few epochs spread over the run."""
     rng = np.random.default_rng(0)
     found = [
-        sum(lengths[name] * count for name, count in sampler.draw(epoch, step, rng).items())
+        sum(size[name] * count for name, count in sampler.draw(epoch, step, rng).items())
         for epoch in {round(e) for e in np.linspace(0, epochs - 1, min(epochs, 5))}
         for step in range(sampler.steps(epoch))
     ]
