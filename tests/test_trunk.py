@@ -433,6 +433,12 @@ def test_a_hub_id_that_cannot_be_fetched(name: str, hub: Path) -> None:
     with pytest.raises(Mistake, match=f"encoder '{name}' is neither a folder here nor") as caught:
         encoders.load(name)
     assert "\n" not in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_misspelt_minilm(hub: Path) -> None:
+    with pytest.raises(Mistake, match="did you mean 'minilm'"):
+        encoders.find("minlm")
 
 
 def test_a_hub_id_is_found_in_the_cache(model: nn.Module, hub: Path) -> None:

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough.families import EMBEDDINGS, FAMILIES, Names, Shape
-from bough.mistakes import Mistake
+from bough.mistakes import Mistake, nearest
 from bough.trunk import Embeddings, Layer, Pooler
 
 MINILM = "minilm"
@@ -79,7 +79,10 @@ def find(name: str) -> Path:
         raise Mistake(f"encoder {name!r} is a file; give the folder it is in")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
         raise Mistake(f"encoder {name!r}: there is no such folder")
-    return from_hub(name, "encoder")
+    try:
+        return from_hub(name, "encoder")
+    except Mistake as mistake:
+        raise Mistake(f"{mistake}{nearest(name, [MINILM])}") from None
 
 
 def from_hub(name: str, what: str) -> Path:

@@ -193,6 +193,7 @@ class Recipe(BaseModel):
     training: Training = Field(default_factory=Training, description="How the weights are learned.")
 
     _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found
+    _said: str = PrivateAttr("the recipe")  # where `data` was set, for the same case
 
     @classmethod
     def read(
@@ -215,6 +216,7 @@ class Recipe(BaseModel):
         except ValidationError as fault:
             raise draft.mistake(fault.errors()) from None
         recipe._folder = draft.folder
+        recipe._said = draft.where(("data",))
         found = recipe._found()
         if found is not None:
             recipe = recipe.model_copy(update={"data": str(found)})
@@ -231,7 +233,9 @@ class Recipe(BaseModel):
         found = self._found()
         if found is None:
             looked = " and ".join(str(folder) for folder in self._candidates())
-            raise Mistake(f"data: no such folder, looked for {looked}; set `data` to the right one")
+            raise Mistake(
+                f"{self._said}: data: no such folder, looked for {looked}; set it to the right one"
+            )
         return found
 
     def task_weights(self) -> dict[str, float]:
