@@ -234,9 +234,12 @@ def test_a_key_is_asked_for(tab: Browser, made: MultiTaskModel) -> None:
             tab.press("Enter", 13)
             tab.until(f"document.querySelector('#key-form').hidden === {hidden}")
             if key == "wrong":
-                tab.until("document.querySelector('#error').innerText !== ''")
-                assert tab.text("#error") == "This key is not the server's."
+                tab.until("document.querySelector('#key-form .error').innerText !== ''")
+                assert tab.text("#key-form .error") == "This key is not the server's."
+                for part in ("#form", ".plan"):  # nothing can be asked yet
+                    assert tab.run(f"document.querySelector('{part}').offsetParent === null")
         tab.until("document.querySelectorAll('#examples button').length > 0")
         tab.click("#examples button:nth-child(1)")
         tab.until("document.querySelectorAll('.card').length === 3")
         assert tab.text("#error") == ""
+        assert tab.run("document.querySelector('.plan').offsetParent !== null")

@@ -38,28 +38,36 @@ function sentence(words) {
 }
 
 /** Run `load`; when the server asks for a key, ask the reader for it and run it again. */
-export async function withKey(load, form, field, failed) {
+export async function withKey(load, failed) {
+  const form = find("key-form");
+  const wrong = form.querySelector(".error");
+  const locked = (yes) => {
+    form.hidden = !yes;
+    document.body.classList.toggle("locked", yes);
+  };
+  wrong.textContent = "";
   try {
     await load();
-    form.hidden = true;
+    locked(false);
   } catch (error) {
     if (error.status !== 401) {
+      locked(false);
       failed(error);
       return;
     }
-    form.hidden = false;
+    locked(true);
     if (sessionStorage.getItem(KEY)) {
       sessionStorage.removeItem(KEY);
-      failed(new Error("This key is not the server's."));
+      wrong.textContent = "This key is not the server's.";
     }
+    const field = find("key");
     field.focus();
     form.addEventListener(
       "submit",
       (event) => {
         event.preventDefault();
         sessionStorage.setItem(KEY, field.value);
-        failed(new Error(""));
-        withKey(load, form, field, failed);
+        withKey(load, failed);
       },
       { once: true },
     );

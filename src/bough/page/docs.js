@@ -47,6 +47,6 @@ function section(path, method, operation) {
   );
 }
 
-withKey(load, find("key-form"), find("key"), (error) => {
+withKey(load, (error) => {
   find("error").textContent = error.message;
 });

@@ -285,4 +285,4 @@ form.addEventListener("keydown", (event) => {
     ask();
   }
 });
-withKey(load, find("key-form"), find("key"), (error) => complain(error.message));
+withKey(load, (error) => complain(error.message));
