@@ -158,6 +158,45 @@ def test_answers_come_before_all_texts_are_read(model: MultiTaskModel) -> None:
     assert read <= 2 * WINDOW
 
 
+def test_a_line_is_answered_while_the_next_is_awaited(folder: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "bough", "predict", folder],
+        stdin=-1,
+        stdout=-1,
+        text=True,
+        bufsize=1,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text in ("the old tree", "one\ttwo", "a leaf"):  # stdin stays open
+            process.stdin.write(f"{text}\n")
+            assert json.loads(process.stdout.readline())["id"] == text
+        process.stdin.write("no end")
+        process.stdin.close()
+        assert json.loads(process.stdout.readline())["id"] == "no end"
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 2**16])
+def test_lines_are_put_together_whatever_is_read_at_a_time(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "READ", size)
+    for text in (b"", b"a", b"a\n", b"\n", b"one\n\ntwo three\nfour", b"\r\n\x0cx\n"):
+        lines = [line for line in answering._as_written(io.BytesIO(text)) if line is not None]
+        assert lines == list(io.BytesIO(text))
+
+
+def test_a_pipe_with_a_name(folder: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "bough", "predict", folder, str(pipe)]
+    with subprocess.Popen([*command, "-o", str(tmp_path / "out.csv")]) as process:
+        pipe.write_text("the old tree\none leaf\n", encoding="utf-8")
+    assert process.returncode == 0
+    assert len((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()) == 3
+
+
 def test_a_row_with_two_texts_gets_both_answers(model: MultiTaskModel) -> None:
     row = {"mood": "the old tree", "same": ("one", "two"), "near": ("one", "two")}
     (found,) = answering.answers(model, [("a", row)])  # type: ignore[list-item]
@@ -258,6 +297,39 @@ def test_parts_of_a_table_are_the_table(
     assert whole.columns.keys() == {"text", "id"}
     assert len(whole.lines) == 11
     assert len(whole.broken) == (ending != ".parquet")
+
+
+def test_a_parquet_file_is_never_held_whole(tmp_path: Path) -> None:
+    file = tmp_path / "in.parquet"
+    told = pyarrow.table({"text": [f"{'leaf ' * 100}{n * 7919}" for n in range(100_000)]})
+    pyarrow.parquet.write_table(  # all in one group of rows
+        told, file, row_group_size=len(told), compression="none", use_dictionary=False
+    )
+    code = (
+        "import sys, pyarrow; from pathlib import Path; from bough import tables\n"
+        "wanted = tables.Wanted(('text',), '', False)\n"
+        "assert sum(len(p.lines) for p in tables.parts(Path(sys.argv[1]), wanted)) == 100_000\n"
+        "print(pyarrow.default_memory_pool().max_memory())"
+    )
+    command = [sys.executable, "-c", code, str(file)]
+    peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert peak < file.stat().st_size / 4
+
+
+def test_what_was_assumed_of_a_table_is_said(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "in.tsv"
+    file.write_text('text\tlabel\n"the old\tgood\nis green"\tbad\n', encoding="utf-8")
+    answer_file(folder, str(file), None, tmp_path / "out.csv")
+    assert "1 row holds quotes that quote no field" in capsys.readouterr().err
+
+
+def test_a_task_asked_for_twice_answers_once(folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text("text\nthe old tree\n", encoding="utf-8")
+    answer_file(folder, str(file), ["mood", "mood"], tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text(encoding="utf-8").startswith("id,mood,mood.score\n")
 
 
 def test_a_column_may_come_late(
@@ -381,6 +453,19 @@ def test_a_missing_test_file_is_said(tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
         "sst-test-output.csv", "sts-test-output.csv",
     }  # fmt: skip
+
+
+def test_a_recipe_beside_a_model_is_not_the_models(tmp_path: Path) -> None:
+    data = course_data(tmp_path / "data")
+    run = course_run(tmp_path / "run", data)
+    project = tmp_path / "project"
+    (run / "model").rename(tmp_path / "saved")
+    project.mkdir()
+    (tmp_path / "saved").rename(project / "saved")
+    (project / "recipe.yaml").write_text("tasks: ${NOT_SET}", encoding="utf-8")
+    with pytest.raises(Mistake, match="is no run with a recipe"):
+        list(submit(project / "saved", None, tmp_path / "out"))
+    assert len(list(submit(project / "saved", str(data), tmp_path / "out"))) == 3
 
 
 def test_course_mistakes(tmp_path: Path, folder: str) -> None:

@@ -395,3 +395,35 @@ def test_real_files_train_as_they_are(
     assert tuple(len(found.get(s, ())) for s in ("train", "dev", "test")) == sizes  # type: ignore[call-overload]
     scores = one_step(Path("recipe.yaml"), tiny_folder)
     assert scores["dev"]["tasks"][name]["rows"] == sizes[1]
+
+
+# --- what is no label ---------------------------------------------------------------------------
+
+
+def test_nan_is_no_class() -> None:
+    write("x.csv", {"text": texts(60), "label": [*words(58, "0", "1"), "nan", "NaN"]})
+    assert Recipe.read(init(["x.csv"]).recipe).tasks["x"].labels == ("0", "1")
+    write("y.csv", {"text": texts(60), "score": [*(f"{i % 50 / 10}" for i in range(59)), "nan"]})
+    task = Recipe.read(init(["y.csv"], out=Path("y.yaml")).recipe).tasks["y"]
+    assert (task.kind, task.range) == ("regress", (0, 5))
+
+
+def test_a_word_among_numbers_is_named() -> None:
+    write("x.csv", {"text": texts(60), "score": [*(f"{i % 50 / 10}" for i in range(59)), "N/A"]})
+    said = (
+        r"column 'score': 59 of 60 labels are numbers, and 'N/A' is not; write a number, or leave"
+    )
+    with pytest.raises(Mistake, match=said):
+        init(["x.csv"])
+
+
+def test_rows_of_one_text_cannot_be_split() -> None:
+    write("x.csv", {"text": ["the old tree is green"] * 60, "label": words(60, "a", "b")})
+    with pytest.raises(Mistake, match="nearly all rows have the same text, so none can be set"):
+        init(["x.csv"])
+
+
+def test_a_file_called_id() -> None:
+    """Answers have a column of that name."""
+    write("id.csv", {"text": texts(60), "label": words(60, "a", "b")})
+    assert list(Recipe.read(init(["id.csv"]).recipe).tasks) == ["id-task"]

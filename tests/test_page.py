@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -223,6 +224,36 @@ def test_the_api_page(browser: Browser, url: str) -> None:
     assert f"curl {url}/predict" in browser.text("#curl")
     assert "a number from 0 to 5" in browser.text("#tasks")
     assert "POST /predict" in browser.text("#paths")
+
+
+def test_a_question_that_is_wrong_ends_the_one_before(browser: Browser) -> None:
+    """Else its answers would come to stand below the complaint."""
+    browser.type("#first", TREE)
+    click = "document.querySelector('#ask').click();"
+    browser.run(f"{click} document.querySelector('#first').value = ''; {click}")
+    time.sleep(1)
+    assert browser.text("#error") == "Write a text first."
+    assert cards(browser) == []
+    assert browser.run("document.querySelector('#ask').getAttribute('aria-disabled')") is None
+
+
+def test_a_key_that_has_changed_is_asked_for_again(tab: Browser, made: MultiTaskModel) -> None:
+    with beside(made, Settings(key="schlüssel ✓")) as locked:
+        tab.go(f"{locked}/")
+        tab.until("!document.querySelector('#key-form').hidden")
+        tab.type("#key", "schlüssel ✓")
+        tab.press("Enter", 13)
+        tab.until("document.querySelector('#key-form').hidden")
+        tab.run("sessionStorage.setItem('bough-key', 'old')")
+        tab.type("#first", TREE)
+        tab.click("#ask")
+        tab.until("!document.querySelector('#key-form').hidden")
+        assert tab.text("#key-form .error") == "This key is not the server's."
+        tab.type("#key", "schlüssel ✓")
+        tab.press("Enter", 13)
+        tab.until("document.querySelector('#key-form').hidden")
+        tab.click("#ask")  # the text is still there
+        tab.until("document.querySelectorAll('.card').length === 3")
 
 
 def test_a_key_is_asked_for(tab: Browser, made: MultiTaskModel) -> None:

@@ -30,6 +30,7 @@ from bough.model import load
 from bough.tables import READERS, Wanted, parts, place
 
 TABLES = READERS.keys() - {".txt"}  # which has a text per line, and no header
+READ = 2**16  # bytes, as many as a pipe holds
 Row = tuple[str, dict[str, Text]]  # what names the row; each task's text in it
 
 
@@ -37,7 +38,7 @@ Row = tuple[str, dict[str, Text]]  # what names the row; each task's text in it
 class Asked:
     """Rows to be answered, as often as they are walked through."""
 
-    rows: Iterable[Row]
+    rows: Iterable[Row | None]  # None: what has come so far is to be answered now
     tasks: tuple[str, ...]  # all that some row asks for
     total: int | None  # texts, where that is known beforehand
 
@@ -55,7 +56,7 @@ def answer_file(
         _answer(model, _table(model, file, tasks), target)
     elif file == "-" and target is None:
         # Nothing has to be known of the lines before the first is answered.
-        lines = _lines(model, sys.stdin.buffer, "standard input", tasks)
+        lines = _lines(model, _as_written(sys.stdin.buffer), "standard input", tasks)
         _answer(model, Asked(lines, (), None), None)
     else:
         with _opened(file) as text:
@@ -79,7 +80,6 @@ def _answer(model: Model, asked: Asked, target: Path | None) -> None:
     if target is None:
         try:
             _write(found, _JSONL(sys.stdout))
-            sys.stdout.flush()
         except BrokenPipeError:  # the reader has seen enough, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
@@ -97,12 +97,15 @@ def _write(found: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV
     return rows
 
 
-def answers(model: Model, asked: Iterable[Row]) -> Iterator[tuple[str, dict[str, Answer]]]:
+def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, dict[str, Answer]]]:
     """Each row's answers; a text that several tasks ask about is encoded once."""
     waiting: deque[Row] = deque()  # rows whose texts the model has taken and not yet answered
 
-    def texts() -> Iterator[tuple[Text, tuple[str, ...]]]:
+    def texts() -> Iterator[tuple[Text, tuple[str, ...]] | None]:
         for row in asked:
+            if row is None:
+                yield None
+                continue
             waiting.append(row)
             for text in dict.fromkeys(row[1].values()):
                 yield text, tuple(task for task, own in row[1].items() if own == text)
@@ -121,10 +124,9 @@ def answers(model: Model, asked: Iterable[Row]) -> Iterator[tuple[str, dict[str,
 
 @contextmanager
 def _opened(file: str) -> Iterator[IO[bytes]]:
-    """The file's bytes, which can be read more than once; standard input is put aside for that."""
+    """The file's bytes, which can be read more than once; a pipe's are put aside for that."""
     if file == "-":
-        with tempfile.TemporaryFile() as aside:
-            shutil.copyfileobj(sys.stdin.buffer, aside)
+        with _aside(sys.stdin.buffer) as aside:
             yield aside
         return
     try:
@@ -132,7 +134,18 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise Mistake(f"{file}: cannot be read ({error.strerror})") from None
     with found:
-        yield found
+        if found.seekable():
+            yield found
+            return
+        with _aside(found) as aside:  # a pipe that has a name
+            yield aside
+
+
+@contextmanager
+def _aside(pipe: IO[bytes]) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() as aside:
+        shutil.copyfileobj(pipe, aside)
+        yield aside
 
 
 def _text_file(model: Model, text: IO[bytes], file: str, tasks: Sequence[str] | None) -> Asked:
@@ -140,8 +153,9 @@ def _text_file(model: Model, text: IO[bytes], file: str, tasks: Sequence[str] | 
     name = "standard input" if file == "-" else file
     found: dict[str, None] = {}
     total = 0
-    for _, own in _lines(model, _rewound(text), name, tasks):
-        found |= dict.fromkeys(own)
+    for row in _lines(model, _rewound(text), name, tasks):
+        assert row is not None
+        found |= dict.fromkeys(row[1])
         total += 1
     return Asked(_lines(model, _rewound(text), name, tasks), tuple(found), total)
 
@@ -151,12 +165,31 @@ def _rewound(text: IO[bytes]) -> Iterator[bytes]:
     yield from text
 
 
+def _as_written(pipe: Any) -> Iterator[bytes | None]:
+    """The lines of a pipe or a keyboard, and None where the next has yet to be written."""
+    rest: list[bytes] = []  # the parts of a line without an end
+    while written := pipe.read1(READ):
+        *lines, last = written.split(b"\n")
+        for line in lines:
+            yield b"".join((*rest, line, b"\n"))
+            rest.clear()
+        rest.append(last)
+        if len(written) < READ:
+            yield None
+    if any(rest):
+        yield b"".join(rest)
+
+
 def _lines(
-    model: Model, lines: Iterable[bytes], name: str, tasks: Sequence[str] | None
-) -> Iterator[Row]:
+    model: Model, lines: Iterable[bytes | None], name: str, tasks: Sequence[str] | None
+) -> Iterator[Row | None]:
     number = 0
     # A binary file's lines end at \n only; to str.splitlines a form feed ends one, too.
-    for number, raw in enumerate(lines, 1):
+    for raw in lines:
+        if raw is None:
+            yield None
+            continue
+        number += 1
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -184,8 +217,10 @@ def _table(model: Model, file: str, tasks: Sequence[str] | None) -> Asked:
     path = place(file, Path.cwd())
     columns = tuple(dict.fromkeys(c for task in model.tasks.values() for c in task.columns))
     for part in parts(path, Wanted(columns, "", False)):
-        there = part.names  # all of them with the last part
-    asked = list(tasks) if tasks else _fitting(model, file, there)
+        there, notes = part.names, part.notes  # all of them with the last part
+    for note in notes:
+        print(note, file=sys.stderr)
+    asked = list(dict.fromkeys(tasks)) if tasks else _fitting(model, file, there)
     wanted = Wanted(tuple(c for c in columns if c in there), "", False)
     total = sum(1 for _ in _rows(model, path, wanted, asked))
     return Asked(_rows(model, path, wanted, asked), tuple(asked), total)
@@ -217,10 +252,13 @@ def _fitting(model: Model, file: str, there: Sequence[str]) -> list[str]:
 class _JSONL:
     def __init__(self, file: TextIO):
         self.file = file
+        self.live = file is sys.stdout  # someone may be waiting for the next line
 
     def write(self, label: str, answered: dict[str, Answer]) -> None:
         told = {task: answer.plain() for task, answer in answered.items()}
         self.file.write(json.dumps({"id": label, **told}, ensure_ascii=False) + "\n")
+        if self.live:
+            self.file.flush()
 
 
 class _CSV:

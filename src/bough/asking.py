@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -132,14 +131,23 @@ class Model(ABC):
         """Answers in the order of the texts, however many there are."""
         return self.answer((text, self.asked(text, tasks, i)) for i, text in enumerate(texts))
 
-    def answer(self, asked: Iterable[tuple[Text, tuple[str, ...]]]) -> Iterator[dict[str, Answer]]:
-        """Answers to texts that each come with the tasks to answer them."""
+    def answer(
+        self, asked: Iterable[tuple[Text, tuple[str, ...]] | None]
+    ) -> Iterator[dict[str, Answer]]:
+        """Answers to texts that each come with the tasks to answer them.
+
+        None among them: the next may be long in coming, and what has come is answered now.
+        """
         rest = iter(asked)
         fault: Mistake | None = None
         while fault is None:
             window: list[tuple[Text, tuple[str, ...]]] = []
             try:
-                window.extend(itertools.islice(rest, WINDOW))
+                for item in rest:
+                    if item is not None:
+                        window.append(item)
+                    if len(window) == WINDOW or (item is None and window):
+                        break
             except Mistake as mistake:  # what came before a bad text is answered still
                 fault = mistake
             if not window:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bough.labels import class_name, in_order
+from bough.labels import class_name, in_order, is_missing
 from bough.mistakes import Mistake, listed, nearest, shorten
 
 LABELS = (
@@ -48,7 +48,7 @@ class Column:
 
     @classmethod
     def of(cls, name: str, cells: Iterable[Any]) -> Column:
-        return cls(name, [cell for cell in cells if not _is_nothing(cell)])
+        return cls(name, [cell for cell in cells if not is_missing(cell)])
 
     @cached_property
     def plain(self) -> bool:
@@ -58,12 +58,8 @@ class Column:
     @cached_property
     def values(self) -> list[float] | None:
         """The cells as numbers, if all are."""
-        try:
-            numbers = [float(cell) for cell in self.cells if not isinstance(cell, bool)]
-        except (ValueError, TypeError, OverflowError):
-            return None
-        fine = len(numbers) == len(self.cells) and all(map(math.isfinite, numbers))
-        return numbers if numbers and fine else None
+        numbers = [value for cell in self.cells if (value := _number(cell)) is not None]
+        return numbers if numbers and len(numbers) == len(self.cells) else None
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -231,6 +227,7 @@ def kind(label: Column, source: str) -> tuple[str, str]:
         what = f"only the value {label.classes[0]!r}" if number else "no value at all"
         raise Mistake(f"{source}, column {label.name!r}: {what}; a label needs two or more")
     if label.values is None:
+        _all_or_no_numbers(label, source)
         if number > _MOST or (number > 50 and number > len(label.cells) / 2):
             raise Mistake(
                 f"{source}, column {label.name!r}: {said} are too many for classes "
@@ -247,6 +244,18 @@ def kind(label: Column, source: str) -> tuple[str, str]:
     )):  # fmt: skip
         return "classify", f"{said}, whole numbers from {low:g} to {high:g}"
     return "regress", f"{said}, numbers from {low:g} to {high:g}"
+
+
+def _all_or_no_numbers(label: Column, source: str) -> None:
+    """A measurement with a stray word in it would be taken for as many classes as it has values."""
+    numbers = [value for cell in label.cells if (value := _number(cell)) is not None]
+    if len(numbers) < 0.9 * len(label.cells) or all(value.is_integer() for value in numbers):
+        return
+    odd = next(cell for cell in label.cells if _number(cell) is None)
+    raise Mistake(
+        f"{source}, column {label.name!r}: {len(numbers):,} of {len(label.cells):,} labels are "
+        f"numbers, and {shorten(odd)} is not; write a number, or leave the cell empty"
+    )
 
 
 def scale(values: Sequence[float]) -> tuple[float, float]:
@@ -297,10 +306,14 @@ def _place(name: str, known: Sequence[str]) -> int:
     return known.index(name) if name in known else len(known)
 
 
+def _number(cell: object) -> float | None:
+    try:
+        value = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
+
+
 def _encodable(text: str) -> bool:
     """Whether it is whole characters: bytes that were not UTF-8 are read as halves."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _is_nothing(cell: object) -> bool:
-    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())

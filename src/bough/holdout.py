@@ -46,9 +46,12 @@ def split_off(
             most = sum(int.from_bytes(_hash(texts)[:8]) < wanted * 2**64 for texts in own)
         chosen.update(number for texts in own[:most] for number in together[texts])
     if not chosen:
+        alike = len(together) < NEEDED
+        why = (
+            "nearly all rows have the same text" if alike else "nearly every row has its own class"
+        )
         raise Mistake(
-            f"{every.source}: nearly every row has a class of its own, so no rows can be set aside "
-            "for dev; give a dev file, too"
+            f"{every.source}: {why}, so none can be set aside for dev; give a dev file, too"
         )
     return [n for n in range(len(every)) if n not in chosen], sorted(chosen)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
@@ -24,6 +24,14 @@ def class_name(value: object) -> str:
         return text
     sign, digits = whole.groups()
     return digits if digits == "0" else sign + digits
+
+
+def is_missing(cell: object, classes: Container[str] = ()) -> bool:
+    """Whether a cell holds no label; `nan` is one only where it is among the classes."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        return not text or (text.lower() == "nan" and text not in classes)
+    return cell is None or cell != cell
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

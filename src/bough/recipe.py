@@ -33,7 +33,8 @@ from bough.tasks import SPLITS, Task, misfit
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-RESERVED = ("all", *SELECTORS)  # words that plans and `select` use for something else
+# Words that plans, answers and `select` use for something else.
+RESERVED = ("all", "id", *SELECTORS)
 
 
 def _moment(value: object) -> object:

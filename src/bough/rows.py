@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bough.labels import class_name, in_order
+from bough.labels import class_name, in_order, is_missing
 from bough.mistakes import Mistake, listed, nearest, shorten
 from bough.sources import Source
 from bough.tables import Skipped, Table, Wanted, open_table
@@ -150,7 +150,9 @@ def _column(name: str, table: Table, column: str) -> list[Any]:
 
 def _settled(name: str, task: Task, table: Table) -> Task:
     """The task with the classes of its train rows; a regress task must know its range by itself."""
-    cells = [cell for cell in _column(name, table, task.label) if not _is_missing(cell, task)]
+    cells = [
+        cell for cell in _column(name, table, task.label) if not is_missing(cell, task.labels or ())
+    ]
     where = f"task {name!r}: {table.source}, column {task.label!r}"
     if task.kind == "regress":
         values = [value for value in map(_number, cells) if value is not None]
@@ -246,7 +248,7 @@ def _has_labels(name: str, task: Task, table: Table, use: Use) -> bool:
     if use == "needed":
         return True
     cells = table.columns.get(task.label, [])
-    return not all(_is_missing(cell, task) for cell in cells)
+    return not all(is_missing(cell, task.labels or ()) for cell in cells)
 
 
 def _ids(task: Task, table: Table) -> list[str]:
@@ -292,13 +294,6 @@ def _encodable(text: str) -> None:
         raise _CellError(f"\\u{code:04x} is half a character; mend the text") from None
 
 
-def _is_missing(cell: object, task: Task) -> bool:
-    if isinstance(cell, str):
-        text = cell.strip()
-        return not text or (text.lower() == "nan" and text not in (task.labels or ()))
-    return cell is None or cell != cell
-
-
 def _number(cell: object) -> float | None:
     if isinstance(cell, bool) or not isinstance(cell, str | int | float):
         return None
@@ -317,7 +312,7 @@ def _label_reader(task: Task) -> Callable[[Any], int | float]:
         index = {name: place for place, name in enumerate(names)}
 
         def read_class(cell: Any) -> int:
-            if _is_missing(cell, task):
+            if is_missing(cell, task.labels or ()):
                 raise _CellError(f"the label is empty; expected one of {listed(names)}")
             found = index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
             if found is None:
@@ -334,7 +329,7 @@ def _label_reader(task: Task) -> Callable[[Any], int | float]:
 
     def read_value(cell: Any) -> float:
         expected = f"expected a number from {low:g} to {high:g}"
-        if _is_missing(cell, task):
+        if is_missing(cell, task.labels or ()):
             raise _CellError(f"the label is empty; {expected}")
         value = _number(cell)
         if value is None:

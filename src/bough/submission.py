@@ -80,20 +80,20 @@ def submit(source: str | Path, folder: str | None, out: str | Path | None) -> It
         raise Mistake(f"{target} is a file; give a folder for the course's files")
     if folder is not None and not Path(folder).is_dir():
         raise Mistake(f"{folder}: no such folder; name the one with the course's test files")
-    recipe = _recipe(source)
     model = load(source)
-    root = Path(folder) if folder is not None else None if recipe is None else recipe.root
-    if root is None:
-        raise Mistake(
-            f"{source} is no run with a recipe; name the folder with the course's test files"
-        )
+    recipe = None
+    if folder is not None:
+        root = Path(folder)
+    else:
+        recipe = _recipe(source)
+        root = recipe.root
     jobs = []
     for sheet in SHEETS:
         name = _task(model, sheet)
         if name is None:
             yield f"{sheet.out}: not written, no task of this model is called {sheet.names[0]}"
             continue
-        given = None if recipe is None or folder is not None else recipe.tasks[name].test
+        given = recipe.tasks[name].test if recipe is not None and name in recipe.tasks else None
         test: Source = sheet.test if given is None else given
         if isinstance(test, str) and not place(test, root).is_file():
             yield f"{sheet.out}: not written, there is no {place(test, root)}"
@@ -117,9 +117,15 @@ def submit(source: str | Path, folder: str | None, out: str | Path | None) -> It
         yield f"{target / sheet.out}: {len(asked):,} rows from {found.source}"
 
 
-def _recipe(source: str | Path) -> Recipe | None:
-    file = find(source).parent / "recipe.yaml"
-    return Recipe.read(file) if file.is_file() else None
+def _recipe(source: str | Path) -> Recipe:
+    """The recipe of the run; what lies beside a folder of another name is not the model's."""
+    folder = find(source)
+    file = folder.parent / "recipe.yaml"
+    if folder.name != "model" or not file.is_file():
+        raise Mistake(
+            f"{source} is no run with a recipe; name the folder with the course's test files"
+        )
+    return Recipe.read(file)
 
 
 def _task(model: Model, sheet: Sheet) -> str | None:

@@ -234,7 +234,8 @@ def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
         raise _needs_hub_extra(f"{path} is a Parquet file") from None
     try:
         with path.open("rb") as raw:
-            file = pq.ParquetFile(raw)
+            # Else a whole group of rows is read at once, which may be all of the file.
+            file = pq.ParquetFile(raw, pre_buffer=False, buffer_size=2**20)
             names = tuple(file.schema_arrow.names)
             present = [name for name in wanted.names if name in names]
             rows = file.metadata.num_rows

@@ -18,7 +18,8 @@ const KEY = "bough-key";
 export async function fetchWithKey(path, options = {}) {
   const headers = { ...options.headers };
   const key = sessionStorage.getItem(KEY);
-  if (key) headers["X-API-Key"] = key;
+  // A header holds bytes; `fetch` takes them as the characters of the same numbers.
+  if (key) headers["X-API-Key"] = String.fromCharCode(...new TextEncoder().encode(key));
   let response;
   try {
     response = await fetch(path, { ...options, headers });

@@ -48,11 +48,12 @@ function drawForm() {
 async function ask() {
   if (facts === null) return;
   const [one, two] = [first.value.trim(), second.value.trim()];
+  pending?.abort();
   const wrong = mistake(one, two);
   complain(wrong?.words ?? "", wrong?.field);
+  find("ask").removeAttribute("aria-disabled");
   if (wrong) return;
   const read = reading(one, two);
-  pending?.abort();
   pending = new AbortController();
   const { signal } = pending;
   find("ask").setAttribute("aria-disabled", "true");
@@ -71,6 +72,7 @@ async function ask() {
   } catch (error) {
     if (error.name === "AbortError") return;
     complain(error.message);
+    if (error.status === 401) begin(); // the key has changed
   }
   find("ask").removeAttribute("aria-disabled");
 }
@@ -285,4 +287,5 @@ form.addEventListener("keydown", (event) => {
     ask();
   }
 });
-withKey(load, (error) => complain(error.message));
+const begin = () => withKey(load, (error) => complain(error.message));
+begin();
