@@ -267,6 +267,26 @@ def test_the_folder_that_holds_the_files_is_preferred(
     assert Recipe.read(path).root == tmp_path
 
 
+def test_a_file_that_is_only_here_is_taken_from_here(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is typed on the command line is seen from there, whatever lies beside the recipe."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "other.csv").touch()
+    (tmp_path / "train.csv").touch()
+    (tmp_path / "dev.csv").touch()
+    monkeypatch.chdir(here)
+    path = write(TEXT.replace("sentence}", "sentence, train: train.csv, dev: dev.csv}"))
+    recipe = Recipe.read(path, ["tasks.sst.dev=other.csv"])
+    told = recipe.tasks["sst"]
+    assert [recipe.root / str(file) for file in (told.train, told.dev)] == [
+        tmp_path / "train.csv",
+        here / "other.csv",
+    ]
+    assert Recipe.read(path, ["tasks.sst.dev=none.csv"]).root == tmp_path
+
+
 def test_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert Recipe.read({"tasks": TASKS, "data": "~"}).root == tmp_path

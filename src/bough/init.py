@@ -361,5 +361,5 @@ def _typed(path: str | Path) -> str:
 
 
 def _run(out: Path, drafted: Sequence[Drafted]) -> str:
-    plain = out.stem == "recipe" and len(drafted) == 1
-    return _typed(f"runs/{drafted[0].name if plain else out.stem}")
+    name = "-".join(task.name for task in drafted[:3]) if out.stem == "recipe" else out.stem
+    return _typed(f"runs/{name}")

@@ -334,7 +334,7 @@ def _style() -> str:
         "text{font:12px system-ui,-apple-system,'Segoe UI',sans-serif}"
         ".title{font-size:15px;font-weight:600}.task{font-weight:600}.small,.note{font-size:11px}"
         ".line{font-family:ui-monospace,Menlo,Consolas,monospace}"
-        ".box{stroke-width:1.2}.fixed{stroke-dasharray:5 3}.head{stroke-width:2}"
+        ".box{stroke-width:1.2}.fixed{stroke-dasharray:5 3}"
         ".flow{stroke-width:1.5}.tie{stroke-width:2;fill:none}.feed{fill:none;stroke-width:1.4}"
         ".apart{stroke-width:1.4;stroke-dasharray:1.5 3.5}.through{stroke-dasharray:5 3}"
     )

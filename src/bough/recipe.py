@@ -220,7 +220,8 @@ class Recipe(BaseModel):
         recipe._said = draft.where(("data",))
         found = recipe._found()
         if found is not None:
-            recipe = recipe.model_copy(update={"data": str(found)})
+            tasks = {name: recipe._placed(task, found) for name, task in recipe.tasks.items()}
+            recipe = recipe.model_copy(update={"data": str(found), "tasks": tasks})
             recipe._folder = None
         return recipe
 
@@ -255,14 +256,26 @@ class Recipe(BaseModel):
         return list(dict.fromkeys(folders))
 
     def _found(self) -> Path | None:
-        """The first folder that holds all files named, else the first there is."""
+        """The folder that holds most of the files named; of two such, the first."""
         folders = [folder for folder in self._candidates() if _is_folder(folder)]
         sources = (getattr(task, split) for task in self.tasks.values() for split in SPLITS)
         files = [source for source in sources if isinstance(source, str)]
-        for folder in folders:
-            if all(_exists(place(file, folder)) for file in files):
-                return folder.resolve()
-        return folders[0].resolve() if folders else None
+
+        def held(folder: Path) -> int:
+            return sum(_exists(place(file, folder)) for file in files)
+
+        return max(folders, key=held).resolve() if folders else None
+
+    def _placed(self, task: Task, found: Path) -> Task:
+        """With the full path of what is not in that folder and is in another it was looked for."""
+        elsewhere: dict[str, str] = {}
+        for split in SPLITS:
+            file = getattr(task, split)
+            if isinstance(file, str) and not _exists(place(file, found)):
+                other = next(filter(_exists, (place(file, f) for f in self._candidates())), None)
+                if other is not None:
+                    elsewhere[split] = str(other)
+        return task.model_copy(update=elsewhere) if elsewhere else task
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

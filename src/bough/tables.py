@@ -6,6 +6,7 @@ decides what that means. A file that is no table at all is the user's `Mistake`.
 
 from __future__ import annotations
 
+import difflib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,7 +111,10 @@ def _unreadable(path: Path, fault: OSError | ValueError) -> Mistake:
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f" (nor does its folder {path.parent})"
-    return nearest(path.name, (other.name for other in path.parent.iterdir()))
+    # Endings are alike, and would make any short name look close.
+    known = {other.stem: other.name for other in path.parent.iterdir() if other.is_file()}
+    close = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.65)
+    return f"; did you mean {known[close[0]]!r}?" if close else ""
 
 
 def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
