@@ -19,12 +19,13 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from bough import answering, delimited, tables
+from bough import answering, delimited, questions, tables
 from bough.answering import answer_file
 from bough.asking import WINDOW
 from bough.cli import app
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel
+from bough.questions import EVERYTHING, Choice
 from bough.submission import SHEETS, submit
 
 from . import serving, tiny
@@ -48,13 +49,18 @@ def read_jsonl(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
+def read_csv(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
+
+
 # --- order and form ------------------------------------------------------------------------------
 
 
 def test_text_files_keep_their_order(model: MultiTaskModel, folder: str, tmp_path: Path) -> None:
     texts = serving.some_texts(WINDOW + 300)  # more than are sorted at a time
     (tmp_path / "in.txt").write_text(lines(texts), encoding="utf-8")
-    answer_file(folder, str(tmp_path / "in.txt"), None, tmp_path / "out.jsonl")
+    answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.jsonl")
     found = read_jsonl(tmp_path / "out.jsonl")
     assert [row.pop("id") for row in found] == lines(texts).splitlines()
     assert all(serving.same(a, b) for a, b in zip(found, model.predict(texts), strict=True))
@@ -74,7 +80,7 @@ def test_tables_are_answered_by_every_task_they_fit(
     else:
         with open(file, "w", encoding="utf-8", newline="") as text:
             csv.writer(text, delimiter="," if ending == "csv" else "\t").writerows([names, *cells])
-    answer_file(folder, str(file), None, tmp_path / "out.csv")
+    answer_file(folder, str(file), tmp_path / "out.csv")
     with open(tmp_path / "out.csv", encoding="utf-8", newline="") as text:
         found = list(csv.DictReader(text))
     assert [row["id"] for row in found] == [f"r{i}" for i in range(15)]
@@ -88,7 +94,7 @@ def test_tables_are_answered_by_every_task_they_fit(
 
 def test_chosen_tasks_only(folder: str, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("one root\ttwo\nold tree\tis green\n", encoding="utf-8")
-    answer_file(folder, str(tmp_path / "in.txt"), ["near"], tmp_path / "out.csv")
+    answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.csv", Choice(("near",)))
     header, *rows = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
     assert header == "id,near"
     assert len(rows) == 2
@@ -105,7 +111,7 @@ def test_standard_input_to_standard_output(
     folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stdin(monkeypatch, b"\xef\xbb\xbfthe old tree\r\none\ttwo\n\x0ca leaf")
-    answer_file(folder, "-", None, None)
+    answer_file(folder, "-", None)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["id"], *list(row)[1:]) for row in found] == [
         ("the old tree", "mood"), ("one\ttwo", "same", "near"), ("a leaf", "mood"),
@@ -117,7 +123,7 @@ def test_what_came_before_a_bad_line_is_answered(
 ) -> None:
     stdin(monkeypatch, b"the old tree\na leaf\n\none more\n")
     with pytest.raises(Mistake, match="standard input, line 3 is empty"):
-        answer_file(folder, "-", None, None)
+        answer_file(folder, "-", None)
     found = [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()]
     assert found == ["the old tree", "a leaf"]
 
@@ -138,7 +144,7 @@ def test_standard_input_to_a_table(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stdin(monkeypatch, b"the old tree\none\ttwo\n")
-    answer_file(folder, "-", None, tmp_path / "out.csv")
+    answer_file(folder, "-", tmp_path / "out.csv")
     header, *rows = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
     assert header == "id,mood,mood.score,same,same.score,near"
     assert len(rows) == 2
@@ -147,7 +153,7 @@ def test_standard_input_to_a_table(
 def test_answers_come_before_all_texts_are_read(model: MultiTaskModel) -> None:
     read = 0
 
-    def endless() -> Iterator[answering.Row]:
+    def endless() -> Iterator[questions.Row]:
         nonlocal read
         while True:
             read += 1
@@ -181,9 +187,9 @@ def test_a_line_is_answered_while_the_next_is_awaited(folder: str) -> None:
 def test_lines_are_put_together_whatever_is_read_at_a_time(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "READ", size)
+    monkeypatch.setattr(questions, "READ", size)
     for text in (b"", b"a", b"a\n", b"\n", b"one\n\ntwo three\nfour", b"\r\n\x0cx\n"):
-        lines = [line for line in answering._as_written(io.BytesIO(text)) if line is not None]
+        lines = [line for line in questions._as_written(io.BytesIO(text)) if line is not None]
         assert lines == list(io.BytesIO(text))
 
 
@@ -216,7 +222,7 @@ def test_a_failure_leaves_the_old_file_and_no_parts(
 
     monkeypatch.setattr(answering, "answers", fail)
     with pytest.raises(RuntimeError, match="power cut"):
-        answer_file(folder, str(tmp_path / "in.txt"), None, tmp_path / "out.csv")
+        answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text(encoding="utf-8") == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.csv"}
 
@@ -227,20 +233,20 @@ def test_a_failure_leaves_the_old_file_and_no_parts(
 @pytest.mark.parametrize(
     ("content", "tasks", "message"),
     [
-        (b"", None, r"in.txt: there is no text in it"),
-        (b"a\n\nb\n", None, r"in.txt, line 2 is empty"),
-        (b"a\tb\tc\n", None, r"line 1 is not one text, or two with a tab between"),
-        (b"fine\nna\xefve\n", None, r"line 2: byte 3 is not UTF-8"),
-        (b"fine\n", ["same"], r"line 1: task 'same' judges a pair, this is one text"),
-        (b"fine\n", ["moot"], r"no task 'moot' .*did you mean 'mood'"),
+        (b"", (), r"in.txt: there is no text in it"),
+        (b"a\n\nb\n", (), r"in.txt, line 2 is empty"),
+        (b"a\tb\tc\n", (), r"line 1 is not one text, or two with a tab between"),
+        (b"fine\nna\xefve\n", (), r"line 2: byte 3 is not UTF-8"),
+        (b"fine\n", ("same",), r"line 1: task 'same' judges a pair, this is one text"),
+        (b"fine\n", ("moot",), r"no task 'moot' .*did you mean 'mood'"),
     ],
 )
 def test_bad_lines(
-    content: bytes, tasks: list[str] | None, message: str, folder: str, tmp_path: Path
+    content: bytes, tasks: tuple[str, ...], message: str, folder: str, tmp_path: Path
 ) -> None:
     (tmp_path / "in.txt").write_bytes(content)
     with pytest.raises(Mistake, match=message):
-        answer_file(folder, str(tmp_path / "in.txt"), tasks, tmp_path / "out.csv")
+        answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.csv", Choice(tasks))
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -249,7 +255,7 @@ def test_a_blank_line_of_a_table_with_one_column_is_a_row(folder: str, tmp_path:
     file = tmp_path / "in.csv"
     file.write_text("text\nthe old tree\n\none leaf\n\n\n", encoding="utf-8")
     with pytest.raises(Mistake, match=r"in.csv line 3, column 'text': the text is empty") as said:
-        answer_file(folder, str(file), None, tmp_path / "out.csv")
+        answer_file(folder, str(file), tmp_path / "out.csv")
     assert str(said.value).endswith("; mend the file")
     assert not (tmp_path / "out.csv").exists()
 
@@ -263,11 +269,11 @@ def test_a_table_is_never_held_whole(model: MultiTaskModel, tmp_path: Path) -> N
         out.write("id,text\n")
         out.writelines(f"r{n},{'leaf ' * 60}{n}\n" for n in range(50_000))
     tracemalloc.start()
-    asked = answering._table(model, str(file), None)
-    last = deque(asked.rows, maxlen=1).pop()
+    found = questions.table(model, str(file), EVERYTHING)
+    last = deque(found.rows, maxlen=1).pop()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert asked.total == 50_000
+    assert found.total == 50_000
     assert last == ("r49999", {"mood": f"{'leaf ' * 60}49999"})
     assert peak < file.stat().st_size / 3
 
@@ -321,15 +327,88 @@ def test_what_was_assumed_of_a_table_is_said(
 ) -> None:
     file = tmp_path / "in.tsv"
     file.write_text('text\tlabel\n"the old\tgood\nis green"\tbad\n', encoding="utf-8")
-    answer_file(folder, str(file), None, tmp_path / "out.csv")
+    answer_file(folder, str(file), tmp_path / "out.csv")
     assert "1 row holds quotes that quote no field" in capsys.readouterr().err
 
 
 def test_a_task_asked_for_twice_answers_once(folder: str, tmp_path: Path) -> None:
     file = tmp_path / "in.csv"
     file.write_text("text\nthe old tree\n", encoding="utf-8")
-    answer_file(folder, str(file), ["mood", "mood"], tmp_path / "out.csv")
+    answer_file(folder, str(file), tmp_path / "out.csv", Choice(("mood", "mood")))
     assert (tmp_path / "out.csv").read_text(encoding="utf-8").startswith("id,mood,mood.score\n")
+
+
+def test_bad_rows_can_be_left_out(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "PART", 2)
+    monkeypatch.setattr(delimited, "LOOK", 2)
+    file, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    good = [2, 4, 9]
+    cells = ["" if line not in good else f"leaf {line}" for line in range(2, 12)]
+    file.write_text("\n".join(["text,one,two", *(f"{c},{c},x" for c in cells)]), encoding="utf-8")
+    answer_file(folder, str(file), out, Choice(skip=True))
+    assert [row["id"] for row in read_csv(out)] == ["2", "4", "9"]
+    said = capsys.readouterr().err
+    assert "left out 7: line 3, column 'text': the text is empty" in said
+    assert said.endswith("; and 2 more\n")
+    file.write_text("text\n\n\n\n,\n", encoding="utf-8")
+    with pytest.raises(Mistake, match="no row of it can be read"):
+        answer_file(folder, str(file), tmp_path / "none.csv", Choice(skip=True))
+    lines = tmp_path / "in.txt"
+    lines.write_bytes(b"a leaf\n\nna\xefve\none\ttwo\tthree\nthe old tree\n")
+    answer_file(folder, str(lines), out, Choice(skip=True))
+    assert [row["id"] for row in read_csv(out)] == [
+        "a leaf",
+        "the old tree",
+    ]
+    assert "left out 3: line 2 is empty: ''; line 3: byte 3 is not UTF-8" in capsys.readouterr().err
+    lines.write_text("\n\n", encoding="utf-8")
+    with pytest.raises(Mistake, match="no line of it can be read"):
+        answer_file(folder, str(lines), tmp_path / "none.csv", Choice(skip=True))
+    assert not (tmp_path / "none.csv").exists()
+
+
+def test_a_row_is_answered_by_the_tasks_that_can_read_it(folder: str, tmp_path: Path) -> None:
+    file, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    file.write_text("text,one,two\na leaf,,\n,in,on\n", encoding="utf-8")
+    answer_file(folder, str(file), out, Choice(skip=True))
+    first, second = read_csv(out)
+    assert [bool(first[task]) for task in ("mood", "same", "near")] == [True, False, False]
+    assert [bool(second[task]) for task in ("mood", "same", "near")] == [False, True, True]
+
+
+def test_the_columns_to_read_can_be_named(
+    model: MultiTaskModel, folder: str, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "in.csv", tmp_path / "out.jsonl"
+    file.write_text("review,reply\nthe old tree,a leaf\n", encoding="utf-8")
+    with pytest.raises(Mistake, match=r"expected mood: text; .*; or say which to read with --text"):
+        answer_file(folder, str(file), out)
+    for text, asked in ((("review",), "the old tree"), (("review", "reply"), None)):
+        answer_file(folder, str(file), out, Choice(text=text))
+        (found,) = read_jsonl(out)
+        del found["id"]
+        assert serving.same(found, model.predict(asked or ("the old tree", "a leaf")))
+    answer_file(folder, str(file), out, Choice(("near",), ("review", "reply")))
+    assert read_jsonl(out)[0].keys() == {"id", "near"}
+    for choice, message in (
+        (Choice(text=("reviw",)), r"has no column 'reviw'.*did you mean 'review'"),
+        (Choice(("mood",), ("review", "reply")), r"task 'mood' judges one text: name one"),
+        (Choice(("near",), ("review",)), r"task 'near' judges a pair: name two columns"),
+        (Choice(text=("a", "b", "c")), "name at most two columns"),
+    ):
+        with pytest.raises(Mistake, match=message):
+            answer_file(folder, str(file), out, choice)
+    (tmp_path / "in.txt").write_text("a leaf\n", encoding="utf-8")
+    with pytest.raises(Mistake, match=r"--text is for the columns of a table; .*in.txt has lines"):
+        answer_file(folder, str(tmp_path / "in.txt"), out, Choice(text=("review",)))
+
+
+def test_a_text_is_no_file(folder: str) -> None:
+    found = CliRunner().invoke(app, ["predict", folder, "A fine film."])
+    assert isinstance(found.exception, Mistake)
+    assert str(found.exception).startswith("'A fine film.': no such file; to answer a text itself:")
 
 
 def test_a_column_may_come_late(
@@ -341,9 +420,9 @@ def test_a_column_may_come_late(
     rows = [{"note": 1}] * 5 + [{"text": "one leaf"}]
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     with pytest.raises(Mistake, match=r"in.jsonl line 1, column 'text': the text is empty"):
-        answer_file(folder, str(file), None, tmp_path / "out.csv")
+        answer_file(folder, str(file), tmp_path / "out.csv")
     with pytest.raises(Mistake, match=r"has no column 'one'"):
-        answer_file(folder, str(file), ["same"], tmp_path / "out.csv")
+        answer_file(folder, str(file), tmp_path / "out.csv", Choice(("same",)))
 
 
 def test_what_was_written_is_said(
@@ -351,14 +430,14 @@ def test_what_was_written_is_said(
 ) -> None:
     file = tmp_path / "in.csv"
     file.write_text("text\nthe old tree\none leaf\n\n", encoding="utf-8")
-    answer_file(folder, str(file), None, tmp_path / "out.csv")
+    answer_file(folder, str(file), tmp_path / "out.csv")
     assert f"2 rows answered: {tmp_path / 'out.csv'}" in capsys.readouterr().err
 
 
 def test_columns_without_a_name_do_not_matter(folder: str, tmp_path: Path) -> None:
     file = tmp_path / "in.csv"
     file.write_text("text,,\nthe old tree,1,2\n", encoding="utf-8")
-    answer_file(folder, str(file), None, tmp_path / "out.csv")
+    answer_file(folder, str(file), tmp_path / "out.csv")
     assert len((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()) == 2
 
 
@@ -371,12 +450,12 @@ def test_bad_places(folder: str, tmp_path: Path) -> None:
         (file, "is the file to be answered"),
     ):
         with pytest.raises(Mistake, match=message):
-            answer_file(folder, str(file), None, out)
+            answer_file(folder, str(file), out)
     file.write_text("sentence\nthe old tree\n", encoding="utf-8")
     with pytest.raises(Mistake, match=r"columns of no task; expected mood: text; same: one, two"):
-        answer_file(folder, str(file), None, tmp_path / "out.csv")
+        answer_file(folder, str(file), tmp_path / "out.csv")
     with pytest.raises(Mistake, match=r"nothing.txt: cannot be read \(No such file"):
-        answer_file(folder, str(tmp_path / "nothing.txt"), None, tmp_path / "out.csv")
+        answer_file(folder, str(tmp_path / "nothing.txt"), tmp_path / "out.csv")
 
 
 # --- the course's files --------------------------------------------------------------------------

@@ -46,10 +46,10 @@ class Rows:
         """One sentence on what was skipped, or nothing."""
         if not self.skipped:
             return ""
-        named = "; ".join(_named(row, self.unit) for row in self.skipped[:most])
+        first = "; ".join(named(row, self.unit) for row in self.skipped[:most])
         more = f"; and {len(self.skipped) - most:,} more" if len(self.skipped) > most else ""
         total = len(self.skipped) + len(self) + self.unused
-        return f"{self.source}: skipped {len(self.skipped):,} of {total:,} rows: {named}{more}"
+        return f"{self.source}: skipped {len(self.skipped):,} of {total:,} rows: {first}{more}"
 
 
 def load(
@@ -227,7 +227,8 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
     skipped = sorted((*table.broken, *bad.values()), key=lambda row: row.line)
     if total == 0:
         raise Mistake(f"task {name!r}: {table.source} has no rows")
-    if skipped and (policy == "error" or len(skipped) == total):
+    none = len(skipped) == total and use != "ignored"  # rows to be answered may be a part of all
+    if skipped and (policy == "error" or none):
         raise Mistake(_sentence(name, table, skipped, use))
     kept = [index for index in range(len(table.lines)) if index not in bad]
     return Rows(
@@ -341,14 +342,15 @@ def _label_reader(task: Task) -> Callable[[Any], int | float]:
     return read_value
 
 
-def _named(row: Skipped, unit: str = "line") -> str:
+def named(row: Skipped, unit: str = "line") -> str:
+    """A bad row, where it is and why."""
     column = f", column {row.column!r}" if row.column else ""
     return f"{unit} {row.line}{column}: {row.why} (found {row.value})"
 
 
 def _sentence(name: str, table: Table, skipped: Sequence[Skipped], use: Use = "needed") -> str:
     """The first bad row in full, the others counted, and the way out."""
-    first = f"task {name!r}: {table.source} {_named(skipped[0], table.unit)}"
+    first = f"task {name!r}: {table.source} {named(skipped[0], table.unit)}"
     # Rows to be answered come in parts, and an answer to some of them is none.
     if use == "ignored":
         return f"{first}; mend the file"

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bough import rows
-from bough.answering import Row, answers
+from bough.answering import answers
 from bough.asking import Answer, Model
 from bough.display import progress
 from bough.files import replacing
 from bough.mistakes import Mistake
 from bough.model import find, load
+from bough.questions import Row
 from bough.recipe import Recipe
 from bough.sources import Source
 from bough.tables import place

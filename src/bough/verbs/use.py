@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bough.mistakes import Mistake
+from bough.mistakes import Mistake, shorten
 from bough.verbs import RunPath
 
 
@@ -22,6 +22,15 @@ def predict(
     task: Annotated[
         list[str] | None, typer.Option("--task", metavar="T", help="Only this task (repeatable).")
     ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text", metavar="COLUMN", help="A table's text, if not by its name (twice: a pair)."
+        ),
+    ] = None,
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Leave out rows that cannot be read, and name them.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
     ] = None,
@@ -37,11 +46,18 @@ def predict(
 ) -> None:
     """Answer texts: one line each (a tab between the texts of a pair), or a table's columns."""
     if form is not None:
+        if text or skip:
+            raise Mistake("--format cs224n has its own columns and rows; leave --text, --skip out")
         _submit(run, file, task, out, form)
         return
+    if file != "-" and not Path(file).exists():  # said before anything is loaded
+        raise Mistake(
+            f"{shorten(file)}: no such file; to answer a text itself: echo TEXT | bough predict RUN"
+        )
     from bough.answering import answer_file
+    from bough.questions import Choice
 
-    answer_file(run, file, task, out)
+    answer_file(run, file, out, Choice(tuple(task or ()), tuple(text or ()), skip))
 
 
 def _submit(run: Path, file: str, task: list[str] | None, out: Path | None, form: str) -> None:
