@@ -107,6 +107,23 @@ def test_no_task_at_all(model: MultiTaskModel) -> None:
         model.predict(SHORT, tasks=[])
 
 
+@pytest.mark.parametrize("tasks", [3, [None], [["sentiment"]], b"sentiment"])
+def test_what_is_no_name_of_a_task(tasks: Any, model: MultiTaskModel) -> None:
+    with pytest.raises(Mistake, match="tasks is .*; expected a task's name, or several"):
+        model.predict(SHORT, tasks=tasks)
+    with pytest.raises(Mistake, match="no task .* in this model"):
+        model.encode(SHORT, task=tasks)
+
+
+def test_tasks_are_settled_once(model: MultiTaskModel) -> None:
+    """However many texts there are, and however often a name is said."""
+    names = ["twin", "questions", "twin"]
+    for found in model.predict([(SHORT, LONG)] * 3, tasks=(name for name in names)):
+        assert list(found) == ["twin", "questions"]
+    with pytest.raises(Mistake, match="no task 'x'"):
+        model.predict([], tasks="x")
+
+
 @pytest.mark.parametrize(
     ("device", "said"), [("foo", "expected auto, cpu"), ("cuda:99", "torch sees none such here")]
 )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import bough
 from bough import card
-from bough.batches import Sequences, tokenise
+from bough.batches import Sequences, Text, text_of, tokenise
 from bough.encoder import read_tokenizer
 from bough.families import Shape
 from bough.files import write_atomically
@@ -31,7 +31,8 @@ from bough.network import Network, plan_of
 from bough.plan import Plan
 from bough.tasks import Task
 
-Text = str | tuple[str, str]
+__all__ = ["Answer", "Model", "Text", "read_words", "text_of"]
+
 WINDOW = 2048  # texts that a stream of texts is sorted within
 
 
@@ -109,14 +110,14 @@ class Model(ABC):
 
     @overload  # a text is an iterable of texts to the type checker, too
     def predict(  # type: ignore[overload-overlap]
-        self, texts: Text, tasks: Sequence[str] | str | None = None
+        self, texts: Text, tasks: Iterable[str] | str | None = None
     ) -> dict[str, Answer]: ...
     @overload
     def predict(
-        self, texts: Iterable[Text], tasks: Sequence[str] | str | None = None
+        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
     ) -> list[dict[str, Answer]]: ...
     def predict(
-        self, texts: Text | Iterable[Text], tasks: Sequence[str] | str | None = None
+        self, texts: Text | Iterable[Text], tasks: Iterable[str] | str | None = None
     ) -> dict[str, Answer] | list[dict[str, Answer]]:
         """One text (or pair, as a tuple) -> {task: answer}; several of them -> a list, in order.
 
@@ -127,10 +128,11 @@ class Model(ABC):
         return list(self.stream(_several(texts), tasks))
 
     def stream(
-        self, texts: Iterable[Text], tasks: Sequence[str] | str | None = None
+        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
     ) -> Iterator[dict[str, Answer]]:
         """Answers in the order of the texts, however many there are."""
-        return self.answer((text, self.asked(text, tasks, i)) for i, text in enumerate(texts))
+        chosen = self.chosen(tasks)
+        return self.answer((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
 
     def answer(self, asked: Iterable[tuple[Text, tuple[str, ...]]]) -> Iterator[dict[str, Answer]]:
         """Answers to texts that each come with the tasks to answer them."""
@@ -154,27 +156,37 @@ class Model(ABC):
         if fault is not None:
             raise fault
 
-    def asked(self, text: Text, tasks: Sequence[str] | str | None, number: int) -> tuple[str, ...]:
+    def chosen(self, tasks: Iterable[str] | str | None) -> tuple[str, ...] | None:
+        """The tasks of these names, each once; None for all that fit a text."""
+        if tasks is None:
+            return None
+        names = (tasks,) if isinstance(tasks, str) else tasks
+        names = tuple(names) if isinstance(names, Iterable) else (names,)
+        if not all(isinstance(name, str) for name in names):
+            raise Mistake(f"tasks is {shorten(tasks)}; expected a task's name, or several")
+        if not names:
+            raise Mistake("tasks is empty; name tasks, or leave it out for all that fit")
+        for name in names:
+            if name not in self.tasks:
+                raise self.unknown(name)
+        return tuple(dict.fromkeys(names))
+
+    def asked(self, text: Text, chosen: Sequence[str] | None, number: int) -> tuple[str, ...]:
         """The tasks that answer this text; a Mistake if it does not fit."""
         parts = _parts(text, number)
         if not all(part.strip() for part in parts):
             raise Mistake(f"text {number + 1} is empty; there is nothing to judge")
         fitting = [n for n, task in self.tasks.items() if len(task.columns) == len(parts)]
         what = "one text" if len(parts) == 1 else "a pair of texts"
-        if tasks is None:
+        if chosen is None:
             if not fitting:
                 raise Mistake(f"text {number + 1}: no task of this model judges {what}")
             return tuple(fitting)
-        chosen = (tasks,) if isinstance(tasks, str) else tuple(tasks)
-        if not chosen:
-            raise Mistake("tasks is empty; name tasks, or leave it out for all that fit")
         for name in chosen:
-            if name not in self.tasks:
-                raise self.unknown(name)
             if name not in fitting:
                 wants = "a pair" if self.tasks[name].paired else "one text"
                 raise Mistake(f"text {number + 1}: task {name!r} judges {wants}, this is {what}")
-        return chosen
+        return tuple(chosen)
 
     def unknown(self, name: str) -> Mistake:
         known = ", ".join(self.tasks)
@@ -213,8 +225,8 @@ class Model(ABC):
         One text -> [width], several -> [texts, width]. A pair, as a tuple, is read as one.
         """
         name = next(iter(self.tasks)) if task is None else task
-        if name not in self.tasks:
-            raise self.unknown(name)
+        if not isinstance(name, str) or name not in self.tasks:
+            raise self.unknown(str(name))
         if isinstance(texts, str | tuple):
             one: NDArray[np.float32] = self.encode([texts], name)[0]
             return one

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bough
-from bough.asking import Model, Text
+from bough.asking import Model, text_of
 from bough.data import Data
 from bough.evaluate import metrics
 from bough.losses import answers
@@ -174,7 +174,7 @@ def dev_scores(model: Model, rows: Mapping[str, Rows]) -> dict[str, float]:
     out = {}
     for name, own in rows.items():
         task = model.tasks[name]
-        texts: list[Text] = [t[0] if len(t) == 1 else (t[0], t[1]) for t in own.texts]
+        texts = [text_of(parts) for parts in own.texts]
         numbers, outputs = model.outputs(texts, [(name,)] * len(texts))[name]
         found: dict[int, Any] = dict(zip(numbers, answers(task, outputs)[0].tolist(), strict=True))
         predicted = np.array([found[number] for number in range(len(texts))])
