@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -183,6 +184,15 @@ def test_onnx_equals_bough_for_any_plan_and_tasks(
     assert worst(model, other, texts) < CLOSE
 
 
+@pytest.mark.parametrize("name", ["ids", "types", "asked", "in", "first"])
+def test_a_task_may_have_any_name(name: str, tmp_path: Path) -> None:
+    for task in (TWINS["a"], TWINS["d"]):
+        model = model_of("full", {name: task, "b": TWINS["b"]})
+        folder = tmp_path / task.pair
+        texts = [t for t in mixed() if isinstance(t, tuple) or not task.paired]
+        assert worst(model, exported(model, folder), texts) < CLOSE
+
+
 def test_weights_are_there_once(tmp_path: Path) -> None:
     """Streams that part keep sharing cells: the file grows by what is a task's own only."""
     sizes = {}
@@ -330,6 +340,35 @@ def test_large_graphs_keep_their_weights_beside(
     other = exported(model, tmp_path)
     assert (tmp_path / "model.onnx.data").is_file()
     assert worst(model, other, mixed()) < CLOSE
+
+
+def test_a_graph_that_cannot_be_run_is_not_left_behind(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "_save", lambda _, file: file.write_bytes(b"not a graph"))
+    with pytest.raises(Mistake, match="onnxruntime cannot read it"):
+        export.write_onnx(run, tmp_path / "onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "tasks", "said"),
+    [
+        ("full", {"x": TWINS["a"]}, "its tasks are a,c,d"),
+        ("full", {"d": TWINS["d"], "a": TWINS["a"], "c": TWINS["c"]}, "its tasks are a,c,d"),
+        ("full", {"a": tiny.task(labels=("no", "yes"))}, "a differs"),
+        ("full", {"c": tiny.task(twin=True, head="mlp")}, "c differs"),
+        ("feed:a>c", {}, "c.reads.a differs"),
+    ],
+)
+def test_a_graph_beside_another_models_config(
+    plan: str, tasks: dict[str, Task], said: str, tmp_path: Path
+) -> None:
+    own = {name: TWINS[name] for name in "acd"}
+    exported(model_of("full", own), tmp_path)
+    model_of(plan, tasks if len(tasks) == 3 else own | tasks).save_words(tmp_path)
+    with pytest.raises(Mistake, match=re.escape(f"beside it ({said}); export the run anew")):
+        runtime.load(tmp_path)
 
 
 def test_what_is_no_export_is_said(tmp_path: Path) -> None:

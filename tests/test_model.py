@@ -109,9 +109,9 @@ def test_no_task_at_all(model: MultiTaskModel) -> None:
 
 @pytest.mark.parametrize("tasks", [3, [None], [["sentiment"]], b"sentiment"])
 def test_what_is_no_name_of_a_task(tasks: Any, model: MultiTaskModel) -> None:
-    with pytest.raises(Mistake, match="tasks is .*; expected a task's name, or several"):
+    with pytest.raises(Mistake, match=r"tasks is .*; expected a task's name, or several"):
         model.predict(SHORT, tasks=tasks)
-    with pytest.raises(Mistake, match="no task .* in this model"):
+    with pytest.raises(Mistake, match=r"no task .* in this model"):
         model.encode(SHORT, task=tasks)
 
 

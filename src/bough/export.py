@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bough
-from bough.asking import Model, text_of
+from bough.asking import Model, Text, text_of
 from bough.data import Data
 from bough.evaluate import metrics
 from bough.losses import answers
@@ -29,10 +29,12 @@ from bough.onnx_names import PAIRS_FILE, TEXTS_FILE
 from bough.recipe import Recipe
 from bough.rows import Rows
 from bough.runs import Run
+from bough.runtime import load as load_onnx
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+PROBE: dict[bool, Text] = {False: "A text.", True: ("A text.", "Another text.")}  # a pair?
 LARGEST = 1_900_000_000  # bytes in one file; protobuf ends at 2 GB
 Tell = Callable[[str], None]
 
@@ -68,8 +70,10 @@ def write_onnx(
     rows = _dev_rows(source) if int8 else {}
     with new_folder(folder) as part:
         export_model(model, part, int8)
+        written = load_onnx(part)
+        written.predict([PROBE[form] for form in {task.paired for task in model.tasks.values()}])
         if int8:
-            _check(model, part, rows, tolerance, tell)
+            _check(model, written, rows, tolerance, tell)
     return Path(folder)
 
 
@@ -149,11 +153,9 @@ def _dev_rows(source: str | Path) -> dict[str, Rows]:
 
 
 def _check(
-    model: MultiTaskModel, folder: Path, rows: Mapping[str, Rows], tolerance: float, tell: Tell
+    model: Model, written: Model, rows: Mapping[str, Rows], tolerance: float, tell: Tell
 ) -> None:
-    from bough.runtime import load as load_onnx
-
-    before, after = dev_scores(model, rows), dev_scores(load_onnx(folder), rows)
+    before, after = dev_scores(model, rows), dev_scores(written, rows)
     changes = [
         Change(name, model.tasks[name].metric_name, before[name], after[name]) for name in rows
     ]
