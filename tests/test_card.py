@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -339,6 +340,20 @@ def test_what_the_hub_refuses_is_said(hub: type[Hub]) -> None:
         serving.model().push_to_hub("not a/name/at all", token="hf_test")
     with pytest.raises(Mistake, match=r"model 'me/nothing' is neither a folder here nor"):
         bough.load("me/nothing")
+
+
+def test_a_hub_out_of_reach_is_said(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    with socket.socket() as closed:  # its port is taken, and nobody listens
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        with pytest.raises(Mistake, match="could not be put on the hub as 'me/moods'") as caught:
+            serving.model().push_to_hub("me/moods", token="hf_test")
+        assert "\n" not in str(caught.value)
+        with pytest.raises(Mistake, match=r"model 'me/nothing' .*which cannot be reached"):
+            bough.load("me/nothing")
 
 
 def test_a_model_in_a_cache_laid_out_by_hand(
