@@ -20,10 +20,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 import bough
-from bough import card
+from bough import card, config
 from bough.batches import Sequences, Text, text_of, tokenise
 from bough.encoder import read_tokenizer
-from bough.families import Shape
 from bough.files import write_atomically
 from bough.losses import answers
 from bough.mistakes import Mistake, nearest, shorten
@@ -257,22 +256,18 @@ class Model(ABC):
     def save_words(self, folder: Path) -> None:
         """All but the weights."""
         write_atomically(folder / "tokenizer.json", self.tokenizer.to_str())
-        write_atomically(folder / "config.json", json.dumps(self.config(), indent=1) + "\n")
+        write_atomically(folder / config.FILE, json.dumps(self.config(), indent=1) + "\n")
         words = card.write(self.plan, self.tasks, self.longest, self.facts)
         write_atomically(folder / "README.md", words)
 
 
 def read_words(folder: Path) -> tuple[Network, Tokenizer, int, dict[str, Any]]:
     """What `save_words` wrote, as a model's fields; the network's cells are empty."""
-    file = folder / "config.json"
+    found = config.read(folder)
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-        shape = Shape(**config["shape"])
-        tasks = {name: Task(**task) for name, task in config["tasks"].items()}
-        network = Network(plan_of(config["plan"], tasks, shape), tasks, shape)
-        longest, facts = int(config["longest"]), config.get("facts", {})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Mistake(
-            f"{file}: not a bough model's config ({type(error).__name__}: {error})"
-        ) from None
-    return network, read_tokenizer(folder), longest, facts
+        plan = plan_of(found.plan, found.tasks, found.shape)
+        network = Network(plan, found.tasks, found.shape)
+    except Mistake as mistake:
+        raise Mistake(f"{folder / config.FILE}: {mistake}") from None
+    facts = found.facts.model_dump(exclude_unset=True)
+    return network, read_tokenizer(folder), found.longest, facts

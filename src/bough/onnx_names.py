@@ -51,7 +51,7 @@ def pairs_form(network: Network) -> tuple[Sizes, Sizes]:
     """What the pairs' graph takes, and what it gives."""
     twin = [name for name, task in network.tasks.items() if task.twin]
     widths = {name: width for task in twin for name, width in joined(network, task).items()}
-    taken = {f"{name}.{side}": width for name, width in widths.items() for side in SIDES}
+    taken: Sizes = {f"{name}.{side}": n for name, n in widths.items() for side in SIDES}
     return taken, {task: network.tasks[task].outputs for task in twin}
 
 
