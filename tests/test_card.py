@@ -117,6 +117,20 @@ def test_one_task_of_a_model_has_a_card_of_its_own(run: Run, tmp_path: Path) -> 
     assert "similarity" not in body.split("## Scores")[1]
 
 
+def test_the_card_of_one_task_tells_of_no_other(run: Run, tmp_path: Path) -> None:
+    whole = bough.load(run.folder)
+    for name, forms in (("sentiment", {str}), ("similarity", {list})):
+        one = whole.only(name)
+        assert {type(example) for example in one.facts["examples"]} == forms
+        body = (one.save(tmp_path / name) / "README.md").read_text(encoding="utf-8")
+        count = sum(p.numel() for p in one.network.parameters())
+        assert f"\n- {count:,} parameters, {4 * count / 2**20:,.0f} MiB to serve\n" in body
+        assert "trained in" not in body  # that was all of it
+        told = json.loads((tmp_path / name / "config.json").read_text(encoding="utf-8"))["facts"]
+        assert list(told["data"]) == list(told["scores"]["dev"]["tasks"]) == [name]
+        assert "raw" not in told["scores"]["dev"]  # a mean over all tasks
+
+
 QUORA = {"train": {"rows": 9, "source": "Quora-train.csv"}}
 
 

@@ -21,7 +21,7 @@ from bough import encoder, export, runtime
 from bough.asking import Text
 from bough.families import FAMILIES
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel
+from bough.model import MultiTaskModel, load
 from bough.plan import Plan
 from bough.rows import Rows
 from bough.tasks import Task
@@ -301,15 +301,34 @@ def test_int8_says_what_it_costs(run: Path, tmp_path: Path) -> None:
         export.write_onnx(run, out)
 
 
+@pytest.mark.parametrize("int8", [False, True])
+def test_the_card_is_of_what_was_written(int8: bool, run: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    out = export.write_onnx(run, tmp_path / "x", int8=int8, tolerance=1, tell=told.append)
+    body = (out / "README.md").read_text(encoding="utf-8")
+    assert "bough serve FOLDER --runtime onnx" in body
+    assert "bough.load" not in body
+    code = body.split("```python\n")[1].split("```")[0]
+    exec(code.replace('"this folder"', repr(str(out))), {})
+    size = sum(file.stat().st_size for file in out.glob("*.onnx"))
+    assert f"{size / 2**20:,.0f} MiB to serve{' in int8' * int8}" in body
+    written = runtime.load(out, threads=1)
+    scores = written.facts["scores"]["dev"]["tasks"]
+    if not int8:
+        assert scores == load(run).facts["scores"]["dev"]["tasks"]
+        return
+    assert written.facts["scores"].keys() == {"dev"}
+    for line in told:  # "questions: accuracy fp32 0.5000  int8 0.6000  change +0.1000"
+        name, metric, *_, after, _, _ = line.replace(":", "").split()
+        assert f"{scores[name][metric]:.4f}" == after
+        assert f"| dev | {name} | {metric} | {scores[name][metric]:.3f} |" in body
+
+
 def test_int8_that_costs_too_much_leaves_nothing(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scores = iter(
-        [
-            dict.fromkeys(folders.TASKS, 0.9),
-            {**dict.fromkeys(folders.TASKS, 0.9), "similarity": 0.88},
-        ]
-    )
+    same = {name: {"accuracy": 0.9, "pearson": 0.9} for name in folders.TASKS}
+    scores = iter([same, same | {"similarity": {"pearson": 0.88}}])
     monkeypatch.setattr(export, "dev_scores", lambda *_: next(scores))
     with pytest.raises(Mistake, match=r"costs task 'similarity' 0\.0200 of its dev pearson"):
         export.write_onnx(run, tmp_path / "int8", int8=True, tell=lambda _: None)
@@ -328,8 +347,9 @@ def test_scores_are_those_of_the_rows(tmp_path: Path) -> None:
     labels = ["xyz".index(str(answer["a"].label)) for answer in model.predict(texts)]
     labels[0] = (labels[0] + 1) % 3
     rows = Rows([(text,) for text in texts], list(labels), [""] * 20, "memory", list(range(20)))
-    assert export.dev_scores(model, {"a": rows})["a"] == pytest.approx(0.95)
-    assert export.dev_scores(exported(model, tmp_path), {"a": rows})["a"] == pytest.approx(0.95)
+    assert export.dev_scores(model, {"a": rows})["a"]["accuracy"] == pytest.approx(0.95)
+    found = export.dev_scores(exported(model, tmp_path), {"a": rows})["a"]
+    assert found["accuracy"] == pytest.approx(0.95)
 
 
 def test_large_graphs_keep_their_weights_beside(

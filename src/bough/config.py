@@ -91,6 +91,8 @@ class Facts(Told):
     cost: Cost | None = None
     data: dict[str, dict[str, Split]] = {}
     training: dict[str, Any] = {}
+    runtime: Literal["torch", "onnx"] = "torch"
+    weights: Literal["fp32", "int8"] = "fp32"
 
 
 class Config(BaseModel):

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from bough import card
 from bough.asking import Model, Text, read_words
 from bough.batches import Pack, Sequences, by_tokens
 from bough.files import write_atomically
@@ -133,9 +134,10 @@ class MultiTaskModel(Model):
 
     def only(self, task: str) -> MultiTaskModel:
         """One task, and what it reads, as a model of its own."""
-        return MultiTaskModel(
-            self.network.only(task), self.tokenizer, self.longest, dict(self.facts)
-        )
+        network = self.network.only(task)
+        parameters = sum(p.numel() for p in network.parameters())
+        facts = card.kept(self.facts, network.tasks, parameters)
+        return MultiTaskModel(network, self.tokenizer, self.longest, facts)
 
 
 def load(source: str | Path, device: str = "cpu") -> MultiTaskModel:
