@@ -81,7 +81,7 @@ def kept(facts: Facts, tasks: Mapping[str, Task], parameters: int) -> dict[str, 
         }
     if "data" in facts:
         own["data"] = {name: facts["data"][name] for name in tasks if name in facts["data"]}
-    if "cost" in facts:  # the time and the memory were spent on all tasks together
+    if facts.get("cost"):  # the time and the memory were spent on all tasks together
         own["cost"] = {"parameters": parameters, "bytes_to_serve": 4 * parameters}
     return {**facts, **own}
 

@@ -97,7 +97,7 @@ def export_model(model: MultiTaskModel, folder: Path, int8: bool = False) -> Non
     if pairs is not None:
         _save(pairs, folder / PAIRS_FILE)
     facts = {**model.facts, "runtime": "onnx", "weights": told["weights"]}
-    if "cost" in facts:
+    if facts.get("cost"):
         size = sum(file.stat().st_size for file in folder.glob("*.onnx*"))
         facts["cost"] = {**facts["cost"], "bytes_to_serve": size}
     if int8:
