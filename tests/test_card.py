@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -114,6 +115,20 @@ def test_one_task_of_a_model_has_a_card_of_its_own(run: Run, tmp_path: Path) -> 
     front, body = parts((tmp_path / "README.md").read_text(encoding="utf-8"))
     assert len(front["model-index"][0]["results"]) == 1
     assert "similarity" not in body.split("## Scores")[1]
+
+
+def test_the_card_of_one_task_tells_of_no_other(run: Run, tmp_path: Path) -> None:
+    whole = bough.load(run.folder)
+    for name, forms in (("sentiment", {str}), ("similarity", {list})):
+        one = whole.only(name)
+        assert {type(example) for example in one.facts["examples"]} == forms
+        body = (one.save(tmp_path / name) / "README.md").read_text(encoding="utf-8")
+        count = sum(p.numel() for p in one.network.parameters())
+        assert f"\n- {count:,} parameters, {4 * count / 2**20:,.0f} MiB to serve\n" in body
+        assert "trained in" not in body  # that was all of it
+        told = json.loads((tmp_path / name / "config.json").read_text(encoding="utf-8"))["facts"]
+        assert list(told["data"]) == list(told["scores"]["dev"]["tasks"]) == [name]
+        assert "raw" not in told["scores"]["dev"]  # a mean over all tasks
 
 
 QUORA = {"train": {"rows": 9, "source": "Quora-train.csv"}}
@@ -339,6 +354,20 @@ def test_what_the_hub_refuses_is_said(hub: type[Hub]) -> None:
         serving.model().push_to_hub("not a/name/at all", token="hf_test")
     with pytest.raises(Mistake, match=r"model 'me/nothing' is neither a folder here nor"):
         bough.load("me/nothing")
+
+
+def test_a_hub_out_of_reach_is_said(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    with socket.socket() as closed:  # its port is taken, and nobody listens
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        with pytest.raises(Mistake, match="could not be put on the hub as 'me/moods'") as caught:
+            serving.model().push_to_hub("me/moods", token="hf_test")
+        assert "\n" not in str(caught.value)
+        with pytest.raises(Mistake, match=r"model 'me/nothing' .*which cannot be reached"):
+            bough.load("me/nothing")
 
 
 def test_a_model_in_a_cache_laid_out_by_hand(

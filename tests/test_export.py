@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from bough import encoder, export, runtime
 from bough.asking import Text
 from bough.families import FAMILIES
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel
+from bough.model import MultiTaskModel, load
 from bough.plan import Plan
 from bough.rows import Rows
 from bough.tasks import Task
@@ -183,6 +184,15 @@ def test_onnx_equals_bough_for_any_plan_and_tasks(
     assert worst(model, other, texts) < CLOSE
 
 
+@pytest.mark.parametrize("name", ["ids", "types", "asked", "in", "first"])
+def test_a_task_may_have_any_name(name: str, tmp_path: Path) -> None:
+    for task in (TWINS["a"], TWINS["d"]):
+        model = model_of("full", {name: task, "b": TWINS["b"]})
+        folder = tmp_path / task.pair
+        texts = [t for t in mixed() if isinstance(t, tuple) or not task.paired]
+        assert worst(model, exported(model, folder), texts) < CLOSE
+
+
 def test_weights_are_there_once(tmp_path: Path) -> None:
     """Streams that part keep sharing cells: the file grows by what is a task's own only."""
     sizes = {}
@@ -291,15 +301,34 @@ def test_int8_says_what_it_costs(run: Path, tmp_path: Path) -> None:
         export.write_onnx(run, out)
 
 
+@pytest.mark.parametrize("int8", [False, True])
+def test_the_card_is_of_what_was_written(int8: bool, run: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    out = export.write_onnx(run, tmp_path / "x", int8=int8, tolerance=1, tell=told.append)
+    body = (out / "README.md").read_text(encoding="utf-8")
+    assert "bough serve FOLDER --runtime onnx" in body
+    assert "bough.load" not in body
+    code = body.split("```python\n")[1].split("```")[0]
+    exec(code.replace('"this folder"', repr(str(out))), {})
+    size = sum(file.stat().st_size for file in out.glob("*.onnx"))
+    assert f"{size / 2**20:,.0f} MiB to serve{' in int8' * int8}" in body
+    written = runtime.load(out, threads=1)
+    scores = written.facts["scores"]["dev"]["tasks"]
+    if not int8:
+        assert scores == load(run).facts["scores"]["dev"]["tasks"]
+        return
+    assert written.facts["scores"].keys() == {"dev"}
+    for line in told:  # "questions: accuracy fp32 0.5000  int8 0.6000  change +0.1000"
+        name, metric, *_, after, _, _ = line.replace(":", "").split()
+        assert f"{scores[name][metric]:.4f}" == after
+        assert f"| dev | {name} | {metric} | {scores[name][metric]:.3f} |" in body
+
+
 def test_int8_that_costs_too_much_leaves_nothing(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scores = iter(
-        [
-            dict.fromkeys(folders.TASKS, 0.9),
-            {**dict.fromkeys(folders.TASKS, 0.9), "similarity": 0.88},
-        ]
-    )
+    same = {name: {"accuracy": 0.9, "pearson": 0.9} for name in folders.TASKS}
+    scores = iter([same, same | {"similarity": {"pearson": 0.88}}])
     monkeypatch.setattr(export, "dev_scores", lambda *_: next(scores))
     with pytest.raises(Mistake, match=r"costs task 'similarity' 0\.0200 of its dev pearson"):
         export.write_onnx(run, tmp_path / "int8", int8=True, tell=lambda _: None)
@@ -318,8 +347,9 @@ def test_scores_are_those_of_the_rows(tmp_path: Path) -> None:
     labels = ["xyz".index(str(answer["a"].label)) for answer in model.predict(texts)]
     labels[0] = (labels[0] + 1) % 3
     rows = Rows([(text,) for text in texts], list(labels), [""] * 20, "memory", list(range(20)))
-    assert export.dev_scores(model, {"a": rows})["a"] == pytest.approx(0.95)
-    assert export.dev_scores(exported(model, tmp_path), {"a": rows})["a"] == pytest.approx(0.95)
+    assert export.dev_scores(model, {"a": rows})["a"]["accuracy"] == pytest.approx(0.95)
+    found = export.dev_scores(exported(model, tmp_path), {"a": rows})["a"]
+    assert found["accuracy"] == pytest.approx(0.95)
 
 
 def test_large_graphs_keep_their_weights_beside(
@@ -330,6 +360,35 @@ def test_large_graphs_keep_their_weights_beside(
     other = exported(model, tmp_path)
     assert (tmp_path / "model.onnx.data").is_file()
     assert worst(model, other, mixed()) < CLOSE
+
+
+def test_a_graph_that_cannot_be_run_is_not_left_behind(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "_save", lambda _, file: file.write_bytes(b"not a graph"))
+    with pytest.raises(Mistake, match="onnxruntime cannot read it"):
+        export.write_onnx(run, tmp_path / "onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "tasks", "said"),
+    [
+        ("full", {"x": TWINS["a"]}, "its tasks are a,c,d"),
+        ("full", {"d": TWINS["d"], "a": TWINS["a"], "c": TWINS["c"]}, "its tasks are a,c,d"),
+        ("full", {"a": tiny.task(labels=("no", "yes"))}, "a differs"),
+        ("full", {"c": tiny.task(twin=True, head="mlp")}, "c differs"),
+        ("feed:a>c", {}, "c.reads.a differs"),
+    ],
+)
+def test_a_graph_beside_another_models_config(
+    plan: str, tasks: dict[str, Task], said: str, tmp_path: Path
+) -> None:
+    own = {name: TWINS[name] for name in "acd"}
+    exported(model_of("full", own), tmp_path)
+    model_of(plan, tasks if len(tasks) == 3 else own | tasks).save_words(tmp_path)
+    with pytest.raises(Mistake, match=re.escape(f"beside it ({said}); export the run anew")):
+        runtime.load(tmp_path)
 
 
 def test_what_is_no_export_is_said(tmp_path: Path) -> None:

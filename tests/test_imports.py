@@ -19,7 +19,7 @@ LIGHT = {
     "mistakes", "labels", "sources", "tasks", "rows", "tables", "delimited", "recipe", "draft",
     "notation", "plan", "language", "terms", "pieces", "families", "cost", "methods", "sampling",
     "picture", "runs", "files", "signals", "machine", "predictions", "variants", "statistics",
-    "differences", "compare", "cli",
+    "differences", "compare", "config", "cli",
 }  # fmt: skip
 
 

@@ -129,10 +129,10 @@ def test_int8_that_costs_too_much_is_refused(
     """Real scores of fp32 first, then those of an int8 model that has lost a fifth of one task."""
     real, calls = export.dev_scores, []
 
-    def scores(*asked: Any) -> dict[str, float]:
-        found = real(*asked)
-        calls.append(found)
-        return found if len(calls) == 1 else calls[0] | {"questions": calls[0]["questions"] - 0.2}
+    def scores(*asked: Any) -> export.Scores:
+        calls.append(real(*asked))
+        lost = {"accuracy": calls[0]["questions"]["accuracy"] - 0.2}
+        return calls[0] if len(calls) == 1 else calls[0] | {"questions": lost}
 
     monkeypatch.setattr(export, "dev_scores", scores)
     told = bough("export", run, "--onnx", tmp_path / "int8", "--int8")

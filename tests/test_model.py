@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import torch
 from safetensors import safe_open
 
 import bough
-from bough import asking
+from bough import asking, contract
 from bough import model as room
 from bough.asking import Answer
 from bough.mistakes import Mistake
@@ -105,6 +107,23 @@ def test_what_is_no_text(texts: Any, said: str, model: MultiTaskModel) -> None:
 def test_no_task_at_all(model: MultiTaskModel) -> None:
     with pytest.raises(Mistake, match="tasks is empty"):
         model.predict(SHORT, tasks=[])
+
+
+@pytest.mark.parametrize("tasks", [3, [None], [["sentiment"]], b"sentiment"])
+def test_what_is_no_name_of_a_task(tasks: Any, model: MultiTaskModel) -> None:
+    with pytest.raises(Mistake, match=r"tasks is .*; expected a task's name, or several"):
+        model.predict(SHORT, tasks=tasks)
+    with pytest.raises(Mistake, match=r"no task .* in this model"):
+        model.encode(SHORT, task=tasks)
+
+
+def test_tasks_are_settled_once(model: MultiTaskModel) -> None:
+    """However many texts there are, and however often a name is said."""
+    names = ["twin", "questions", "twin"]
+    for found in model.predict([(SHORT, LONG)] * 3, tasks=(name for name in names)):
+        assert list(found) == ["twin", "questions"]
+    with pytest.raises(Mistake, match="no task 'x'"):
+        model.predict([], tasks="x")
 
 
 @pytest.mark.parametrize(
@@ -292,7 +311,8 @@ def test_the_public_names(run: Run) -> None:
     ("file", "content", "said"),
     [
         ("config.json", "{", r"config.json: not a bough model's config \(JSONDecodeError"),
-        ("config.json", "{}", r"not a bough model's config \(KeyError: 'shape'\)"),
+        ("config.json", "{}", r"not a bough model's config: plan is missing"),
+        ("config.json", "[]", r"not a bough model's config: the config is \[\]; expected keys"),
         ("config.json", None, "no model there; expected a run or a folder with model.safetensors"),
         ("model.safetensors", None, "no model there"),
         ("model.safetensors", "cut", r"model.safetensors: cannot be read"),
@@ -313,6 +333,63 @@ def test_broken_folders(
     with pytest.raises(Mistake, match=said) as caught:
         load(folder)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("tasks", [], r"tasks is \[\]; expected keys"),
+        ("tasks", {}, "tasks is {}; expected at least one"),
+        ("tasks.sentiment.labels", None, "tasks.sentiment.labels: null; a trained classify task"),
+        ("tasks.twin.range", None, "tasks.twin.range: null; a trained regress task"),
+        ("shape.family", "x", "shape.family: 'x' is not one of bert"),
+        ("shape.width", -1, "shape.width is -1; expected a number greater"),
+        ("shape.heads", 3, "shape.heads: width 16 is not a multiple of 3 heads"),
+        ("shape.types", True, "shape.types is True; expected a valid integer"),
+        ("shape.activation", "x", "shape.activation: activation 'x' is not one of"),
+        ("longest", -1, "longest is -1; expected a number greater"),
+        ("longest", 999, "longest: 999 tokens are more than the encoder's 64"),
+        ("plan", "split@9", "plan 'split@9'"),
+        ("facts", None, "facts is None; expected keys"),
+        ("facts.examples", [["one"]], r"facts.examples.0: expected .* \(found \['one'\]\)"),
+        ("facts.scores.dev.tasks.twin.metric", "f1", "twin.metric: there is no f1 beside it"),
+    ],
+)
+def test_broken_configs(place: str, value: Any, said: str, run: Run, tmp_path: Path) -> None:
+    config = json.loads((run.model / "config.json").read_text())
+    *way, last = place.split(".")
+    holder = config
+    for key in way:
+        holder = holder[key]
+    holder[last] = value
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Mistake, match=f"config.json: .*{said}") as caught:
+        asking.read_words(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_single_change_of_a_config_ends_in_a_traceback(run: Run, tmp_path: Path) -> None:
+    whole = load(run.folder).only("sentiment").save(tmp_path)
+    config = json.loads((whole / "config.json").read_text())
+
+    def places(value: Any) -> Iterator[tuple[Any, Any]]:
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in inner:
+            yield value, key
+            if isinstance(part, dict | list):
+                yield from places(part)
+
+    for holder, key in list(places(config)):
+        kept = holder[key]
+        for value in (None, [], -1, {"a": 1}):
+            holder[key] = value
+            (whole / "config.json").write_text(json.dumps(config))
+            with suppress(Mistake):
+                model = load(whole)
+                model.predict(SHORT)
+                model.save_words(tmp_path)
+                contract.describe(model, "x")
+        holder[key] = kept
 
 
 def test_weights_of_another_plan(model: MultiTaskModel, tmp_path: Path) -> None:

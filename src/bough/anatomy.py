@@ -17,12 +17,13 @@ from bough.wording import seconds, size
 
 def _plan(v: Variant) -> tuple[Plan, Shape] | None:
     """The plan as the model has it; None where the model's folder is gone."""
+    if v.config is None:
+        return None
+    shape, tasks = v.config.shape, v.config.tasks
+    pooled = [name for name, task in tasks.items() if task.pooling == "pooler"]
     try:
-        shape = Shape(**v.config["shape"])
-        tasks = v.config["tasks"]
-        pooled = [name for name, task in tasks.items() if task.get("pooling", "pooler") == "pooler"]
         plan = Plan.parse(v.plan, tuple(tasks), shape.layers, heads=shape.heads, pooled=pooled)
-    except (KeyError, TypeError, Mistake):
+    except Mistake:
         return None
     return plan, shape
 

@@ -19,10 +19,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 import bough
-from bough import card
-from bough.batches import Sequences, tokenise
+from bough import card, config
+from bough.batches import Sequences, Text, text_of, tokenise
 from bough.encoder import read_tokenizer
-from bough.families import Shape
 from bough.files import write_atomically
 from bough.losses import answers
 from bough.mistakes import Mistake, nearest, shorten
@@ -30,7 +29,8 @@ from bough.network import Network, plan_of
 from bough.plan import Plan
 from bough.tasks import Task
 
-Text = str | tuple[str, str]
+__all__ = ["Answer", "Model", "Text", "read_words", "text_of"]
+
 WINDOW = 2048  # texts that a stream of texts is sorted within
 
 
@@ -108,14 +108,14 @@ class Model(ABC):
 
     @overload  # a text is an iterable of texts to the type checker, too
     def predict(  # type: ignore[overload-overlap]
-        self, texts: Text, tasks: Sequence[str] | str | None = None
+        self, texts: Text, tasks: Iterable[str] | str | None = None
     ) -> dict[str, Answer]: ...
     @overload
     def predict(
-        self, texts: Iterable[Text], tasks: Sequence[str] | str | None = None
+        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
     ) -> list[dict[str, Answer]]: ...
     def predict(
-        self, texts: Text | Iterable[Text], tasks: Sequence[str] | str | None = None
+        self, texts: Text | Iterable[Text], tasks: Iterable[str] | str | None = None
     ) -> dict[str, Answer] | list[dict[str, Answer]]:
         """One text (or pair, as a tuple) -> {task: answer}; several of them -> a list, in order.
 
@@ -126,10 +126,11 @@ class Model(ABC):
         return list(self.stream(_several(texts), tasks))
 
     def stream(
-        self, texts: Iterable[Text], tasks: Sequence[str] | str | None = None
+        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
     ) -> Iterator[dict[str, Answer]]:
         """Answers in the order of the texts, however many there are."""
-        return self.answer((text, self.asked(text, tasks, i)) for i, text in enumerate(texts))
+        chosen = self.chosen(tasks)
+        return self.answer((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
 
     def answer(
         self, asked: Iterable[tuple[Text, tuple[str, ...]] | None]
@@ -162,27 +163,37 @@ class Model(ABC):
         if fault is not None:
             raise fault
 
-    def asked(self, text: Text, tasks: Sequence[str] | str | None, number: int) -> tuple[str, ...]:
+    def chosen(self, tasks: Iterable[str] | str | None) -> tuple[str, ...] | None:
+        """The tasks of these names, each once; None for all that fit a text."""
+        if tasks is None:
+            return None
+        names = (tasks,) if isinstance(tasks, str) else tasks
+        names = tuple(names) if isinstance(names, Iterable) else (names,)
+        if not all(isinstance(name, str) for name in names):
+            raise Mistake(f"tasks is {shorten(tasks)}; expected a task's name, or several")
+        if not names:
+            raise Mistake("tasks is empty; name tasks, or leave it out for all that fit")
+        for name in names:
+            if name not in self.tasks:
+                raise self.unknown(name)
+        return tuple(dict.fromkeys(names))
+
+    def asked(self, text: Text, chosen: Sequence[str] | None, number: int) -> tuple[str, ...]:
         """The tasks that answer this text; a Mistake if it does not fit."""
         parts = _parts(text, number)
         if not all(part.strip() for part in parts):
             raise Mistake(f"text {number + 1} is empty; there is nothing to judge")
         fitting = [n for n, task in self.tasks.items() if len(task.columns) == len(parts)]
         what = "one text" if len(parts) == 1 else "a pair of texts"
-        if tasks is None:
+        if chosen is None:
             if not fitting:
                 raise Mistake(f"text {number + 1}: no task of this model judges {what}")
             return tuple(fitting)
-        chosen = (tasks,) if isinstance(tasks, str) else tuple(tasks)
-        if not chosen:
-            raise Mistake("tasks is empty; name tasks, or leave it out for all that fit")
         for name in chosen:
-            if name not in self.tasks:
-                raise self.unknown(name)
             if name not in fitting:
                 wants = "a pair" if self.tasks[name].paired else "one text"
                 raise Mistake(f"text {number + 1}: task {name!r} judges {wants}, this is {what}")
-        return chosen
+        return tuple(chosen)
 
     def unknown(self, name: str) -> Mistake:
         known = ", ".join(self.tasks)
@@ -221,8 +232,8 @@ class Model(ABC):
         One text -> [width], several -> [texts, width]. A pair, as a tuple, is read as one.
         """
         name = next(iter(self.tasks)) if task is None else task
-        if name not in self.tasks:
-            raise self.unknown(name)
+        if not isinstance(name, str) or name not in self.tasks:
+            raise self.unknown(str(name))
         if isinstance(texts, str | tuple):
             one: NDArray[np.float32] = self.encode([texts], name)[0]
             return one
@@ -253,22 +264,18 @@ class Model(ABC):
     def save_words(self, folder: Path) -> None:
         """All but the weights."""
         write_atomically(folder / "tokenizer.json", self.tokenizer.to_str())
-        write_atomically(folder / "config.json", json.dumps(self.config(), indent=1) + "\n")
+        write_atomically(folder / config.FILE, json.dumps(self.config(), indent=1) + "\n")
         words = card.write(self.plan, self.tasks, self.longest, self.facts)
         write_atomically(folder / "README.md", words)
 
 
 def read_words(folder: Path) -> tuple[Network, Tokenizer, int, dict[str, Any]]:
     """What `save_words` wrote, as a model's fields; the network's cells are empty."""
-    file = folder / "config.json"
+    found = config.read(folder)
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-        shape = Shape(**config["shape"])
-        tasks = {name: Task(**task) for name, task in config["tasks"].items()}
-        network = Network(plan_of(config["plan"], tasks, shape), tasks, shape)
-        longest, facts = int(config["longest"]), config.get("facts", {})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Mistake(
-            f"{file}: not a bough model's config ({type(error).__name__}: {error})"
-        ) from None
-    return network, read_tokenizer(folder), longest, facts
+        plan = plan_of(found.plan, found.tasks, found.shape)
+        network = Network(plan, found.tasks, found.shape)
+    except Mistake as mistake:
+        raise Mistake(f"{folder / config.FILE}: {mistake}") from None
+    facts = found.facts.model_dump(exclude_unset=True)
+    return network, read_tokenizer(folder), found.longest, facts

@@ -20,6 +20,12 @@ from bough.rows import Rows
 from bough.tasks import Task
 
 Ints = NDArray[np.int64]
+Text = str | tuple[str, str]
+
+
+def text_of(parts: Sequence[str]) -> Text:
+    """The text, or the pair, that these one or two parts make."""
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,7 @@ def tokenise(
     A pair that is too long loses tokens from the longer text first.
     """
     tokenizer.enable_truncation(longest, strategy="longest_first")
-    inputs = [t[0] if len(t) == 1 else (t[0], t[1]) for t in texts]
-    encodings = tokenizer.encode_batch_fast(inputs)
+    encodings = tokenizer.encode_batch_fast([text_of(parts) for parts in texts])
     lengths = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
     bounds = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
     ids = np.empty(bounds[-1], np.int32)

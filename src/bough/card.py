@@ -66,6 +66,30 @@ def examples_of(rows: Mapping[str, Rows]) -> list[str | list[str]]:
     return [text for number, text in enumerate(out) if text not in out[:number]]
 
 
+def kept(facts: Facts, tasks: Mapping[str, Task], parameters: int) -> dict[str, Any]:
+    """What of a model's facts is true of a part of it with these tasks, of so many parameters."""
+    forms = {len(task.columns) for task in tasks.values()}
+    own: dict[str, Any] = {}
+    if "examples" in facts:
+        own["examples"] = [e for e in facts["examples"] if len(_parts(e)) in forms]
+    if "scores" in facts:
+        own["scores"] = {
+            split: {
+                "tasks": {name: found["tasks"][name] for name in tasks if name in found["tasks"]}
+            }
+            for split, found in facts["scores"].items()
+        }
+    if "data" in facts:
+        own["data"] = {name: facts["data"][name] for name in tasks if name in facts["data"]}
+    if facts.get("cost"):  # the time and the memory were spent on all tasks together
+        own["cost"] = {"parameters": parameters, "bytes_to_serve": 4 * parameters}
+    return {**facts, **own}
+
+
+def _parts(example: str | Sequence[str]) -> list[str]:
+    return [example] if isinstance(example, str) else list(example)
+
+
 # --- the card ------------------------------------------------------------------------------------
 
 
@@ -93,6 +117,8 @@ def _front(tasks: Mapping[str, Task], facts: Facts) -> str:
         "pipeline_tag": "text-classification",
         "tags": tags,
     }
+    if facts.get("runtime") == "onnx":
+        tags.append("onnx")
     if base := _base(facts):
         front["base_model"] = base
     results = [
@@ -134,7 +160,10 @@ def _use(tasks: Mapping[str, Task], facts: Facts) -> Iterator[str]:
     single = next((name for name, task in tasks.items() if not task.paired), None)
     pair = next((name for name, task in tasks.items() if task.paired), None)
     lines = ["import bough", "", 'model = bough.load("this folder, or its hub id")']
-    given = [[e] if isinstance(e, str) else list(e) for e in facts.get("examples", ())]
+    if facts.get("runtime") == "onnx":
+        yield "```sh\nbough serve FOLDER --runtime onnx\n```"
+        lines = ["from bough import runtime", "", 'model = runtime.load("this folder")']
+    given = [_parts(e) for e in facts.get("examples", ())]
     if single is not None:
         text = next((e[0] for e in given if len(e) == 1), "A text.")
         lines.append(f"model.predict({_string(text)})  # {_answer(single, tasks[single])}")
@@ -207,6 +236,8 @@ def _scores(tasks: Mapping[str, Task], facts: Facts) -> Iterator[str]:
             )
     head = ["split", "task", "metric", "score", "95 % interval", "rows", "other metrics"]
     yield _table(head, body)
+    if facts.get("weights") == "int8":
+        yield "These are the scores of the weights in int8, as they are here."
     if "dev" in scores:
         yield "The dev rows also chose the best moment of the run, so dev scores are a little high."
     for name in sorted(quora(tasks, facts)):
@@ -230,13 +261,15 @@ def _cost(facts: Facts) -> Iterator[str]:
     if not told:
         return
     yield "## Training and cost"
-    seconds = told["training_seconds"]
-    time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
-    where = f" on {training['processor']}" if training.get("processor") else ""
-    lines = [
-        f"- {told['parameters']:,} parameters, {told['bytes_to_serve'] / 2**20:,.0f} MiB to serve",
-        f"- trained in {time}{where}, at most {told['peak_memory'] / 2**20:,.0f} MiB of memory",
-    ]
+    form = " in int8" if facts.get("weights") == "int8" else ""
+    size = f"{told['bytes_to_serve'] / 2**20:,.0f} MiB to serve{form}"
+    lines = [f"- {told['parameters']:,} parameters, {size}"]
+    if {"training_seconds", "peak_memory"} <= told.keys():
+        seconds = told["training_seconds"]
+        time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
+        where = f" on {training['processor']}" if training.get("processor") else ""
+        memory = f"at most {told['peak_memory'] / 2**20:,.0f} MiB of memory"
+        lines.append(f"- trained in {time}{where}, {memory}")
     settings = {k: v for k, v in training.items() if k != "processor"}
     if settings:
         lines.append("- " + ", ".join(f"{key} {value}" for key, value in settings.items()))

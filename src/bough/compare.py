@@ -184,7 +184,7 @@ def pareto(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
 
 def _caveats(variants: Sequence[Variant], tasks: Mapping[str, Task], split: str) -> list[str]:
     notes = []
-    seen = any(v.config.get("facts", {}).get("saw_quora") for v in variants)
+    seen = any(v.config and v.config.facts.saw_quora for v in variants)
     for name, task in tasks.items():
         said = " ".join([name, *(str(s) for s in (task.train, task.dev) if isinstance(s, str))])
         if seen and re.search(r"quora|qqp", said, re.IGNORECASE):

@@ -185,7 +185,7 @@ class Draft:
                 return f"{key}: {context['error']}{found}"
             case "misfit":
                 return f"{key}: {error['msg']}"
-            case "model_type" | "dict_type":
+            case "model_type" | "dataclass_type" | "dict_type":
                 return f"{key} is {shorten(value)}; expected keys and values below it"
             case "tuple_type":
                 return f"{key} is {shorten(value)}; expected a list"

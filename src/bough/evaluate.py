@@ -105,6 +105,14 @@ def interval(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> tuple[
     return statistics.mean([each[None]]).interval(kind=metric)
 
 
+def judged(
+    task: Task, predicted: NDArray[Any], truth: NDArray[Any], intervals: bool = False
+) -> dict[str, Any]:
+    """One task's scores on one split."""
+    told = {"metric": task.metric_name, **metrics(task, predicted, truth), "rows": len(truth)}
+    return told | ({"interval": list(interval(task, predicted, truth))} if intervals else {})
+
+
 def score(
     tasks: Mapping[str, Task],
     examples: Mapping[str, Examples],
@@ -117,14 +125,8 @@ def score(
         if own.targets is None:
             continue
         truth, found = own.targets.numpy(), predictions[name]
-        per_task[name] = {
-            "metric": tasks[name].metric_name,
-            **metrics(tasks[name], found.values, truth),
-        }
+        per_task[name] = judged(tasks[name], found.values, truth, intervals)
         per_task[name]["loss"] = found.loss
-        per_task[name]["rows"] = len(own)
-        if intervals:
-            per_task[name]["interval"] = list(interval(tasks[name], found.values, truth))
     return {"tasks": per_task, **aggregates(tasks, per_task)}
 
 

@@ -12,16 +12,16 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import bough
-from bough.asking import Model, Text
+from bough.asking import Model, Text, text_of
 from bough.data import Data
-from bough.evaluate import metrics
+from bough.evaluate import judged
 from bough.losses import answers
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, load
@@ -29,12 +29,15 @@ from bough.onnx_names import PAIRS_FILE, TEXTS_FILE
 from bough.recipe import Recipe
 from bough.rows import Rows
 from bough.runs import Run
+from bough.runtime import load as load_onnx
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+PROBE: dict[bool, Text] = {False: "A text.", True: ("A text.", "Another text.")}  # a pair?
 LARGEST = 1_900_000_000  # bytes in one file; protobuf ends at 2 GB
 Tell = Callable[[str], None]
+Scores = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -68,28 +71,38 @@ def write_onnx(
     rows = _dev_rows(source) if int8 else {}
     with new_folder(folder) as part:
         export_model(model, part, int8)
+        written = load_onnx(part)
+        written.predict([PROBE[form] for form in {task.paired for task in model.tasks.values()}])
         if int8:
-            _check(model, part, rows, tolerance, tell)
+            scores = _check(model, written, rows, tolerance, tell)
+            written.facts["scores"] = {"dev": {"tasks": scores}}
+            written.save_words(part)
     return Path(folder)
 
 
 def export_model(model: MultiTaskModel, folder: Path, int8: bool = False) -> None:
-    """The folder's files: graphs, tokenizer, config."""
+    """The folder's files: graphs, tokenizer, config, card."""
     try:
         from bough.onnx_graph import write_pairs, write_texts
     except ImportError:
         raise Mistake("onnx is not installed; pip install 'bough[export]'") from None
-    facts = {
+    told = {
         "bough": bough.__version__,
         "plan": model.plan.text,
         "tasks": ",".join(model.tasks),
         "weights": "int8" if int8 else "fp32",
     }
-    model.save_words(folder)
-    _save(write_texts(model.network, facts, int8), folder / TEXTS_FILE)
-    pairs = write_pairs(model.network, facts)
+    _save(write_texts(model.network, told, int8), folder / TEXTS_FILE)
+    pairs = write_pairs(model.network, told)
     if pairs is not None:
         _save(pairs, folder / PAIRS_FILE)
+    facts = {**model.facts, "runtime": "onnx", "weights": told["weights"]}
+    if facts.get("cost"):
+        size = sum(file.stat().st_size for file in folder.glob("*.onnx*"))
+        facts["cost"] = {**facts["cost"], "bytes_to_serve": size}
+    if int8:
+        facts.pop("scores", None)  # those of fp32
+    replace(model, facts=facts).save_words(folder)
 
 
 def _save(graph: ModelProto, file: Path) -> None:
@@ -149,13 +162,13 @@ def _dev_rows(source: str | Path) -> dict[str, Rows]:
 
 
 def _check(
-    model: MultiTaskModel, folder: Path, rows: Mapping[str, Rows], tolerance: float, tell: Tell
-) -> None:
-    from bough.runtime import load as load_onnx
-
-    before, after = dev_scores(model, rows), dev_scores(load_onnx(folder), rows)
+    model: Model, written: Model, rows: Mapping[str, Rows], tolerance: float, tell: Tell
+) -> Scores:
+    """The dev scores of what was written; a Mistake if a task lost more than it may."""
+    before, after = dev_scores(model, rows), dev_scores(written, rows)
     changes = [
-        Change(name, model.tasks[name].metric_name, before[name], after[name]) for name in rows
+        Change(name, metric, before[name][metric], after[name][metric])
+        for name, metric in ((name, model.tasks[name].metric_name) for name in rows)
     ]
     for change in changes:
         tell(str(change))
@@ -167,17 +180,17 @@ def _check(
             f"int8 costs task {worst.task!r} {worst.drop:.4f} of its dev {worst.metric}, and "
             f"--tolerance is {tolerance:g}; nothing was written: allow more, or leave --int8 out"
         )
+    return after
 
 
-def dev_scores(model: Model, rows: Mapping[str, Rows]) -> dict[str, float]:
-    """Each task's metric on its rows, whatever runs the model."""
+def dev_scores(model: Model, rows: Mapping[str, Rows]) -> Scores:
+    """Each task's scores on its rows, whatever runs the model."""
     out = {}
     for name, own in rows.items():
         task = model.tasks[name]
-        texts: list[Text] = [t[0] if len(t) == 1 else (t[0], t[1]) for t in own.texts]
+        texts = [text_of(parts) for parts in own.texts]
         numbers, outputs = model.outputs(texts, [(name,)] * len(texts))[name]
         found: dict[int, Any] = dict(zip(numbers, answers(task, outputs)[0].tolist(), strict=True))
         predicted = np.array([found[number] for number in range(len(texts))])
-        scores = metrics(task, predicted, np.array(own.labels))
-        out[name] = scores[task.metric_name]
+        out[name] = judged(task, predicted, np.array(own.labels), intervals=True)
     return out

@@ -7,10 +7,12 @@ different names, so a family is data: where its settings and its tensors are cal
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool
 
 from bough.mistakes import Mistake
 
@@ -103,6 +105,9 @@ BERT_CONFIG = {
 }
 SIZES = ("embedding", "width", "layers", "heads", "inner", "vocabulary", "positions")
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+# What a shape read from a file is held to.
+Size = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -110,18 +115,18 @@ class Shape:
     """The sizes of one encoder; enough to build it empty and to count its parameters."""
 
     family: str
-    width: int
-    layers: int
-    heads: int
-    inner: int
-    vocabulary: int
-    positions: int  # rows of the position table, the unused first ones of some families included
-    types: int  # 0: none
-    embedding: int  # width of the word vectors; differs from `width` in small ELECTRA models
-    relative: int  # buckets of relative positions (MPNet), 0: none
+    width: Size
+    layers: Size
+    heads: Size
+    inner: Size
+    vocabulary: Size
+    positions: Size  # rows of the position table, the unused first ones of some families included
+    types: Count  # 0: none
+    embedding: Size  # width of the word vectors; differs from `width` in small ELECTRA models
+    relative: Count  # buckets of relative positions (MPNet), 0: none
     activation: str
-    eps: float
-    pooler: bool = True  # the pretrained encoder has one
+    eps: Annotated[float, Field(ge=0, lt=1)]
+    pooler: StrictBool = True  # the pretrained encoder has one
 
     @property
     def offset(self) -> int:
@@ -190,28 +195,32 @@ class Shape:
                 raise Mistake(f"{where}: {key} is {value!r}; expected a positive whole number")
             return value
 
-        sizes = {setting: whole(keys[setting]) for setting in SIZES}
-        if sizes["width"] % sizes["heads"]:
-            raise Mistake(
-                f"{where}: width {sizes['width']} is not a multiple of {sizes['heads']} heads"
-            )
-        activation = config.get(keys["activation"], "gelu")
-        if activation not in ACTIVATIONS:
-            raise Mistake(
-                f"{where}: activation {activation!r} is not one of {', '.join(ACTIVATIONS)}"
-            )
         eps = config.get("layer_norm_eps", 1e-12)
         if not isinstance(eps, float | int) or not 0 <= eps < 1:
             raise Mistake(f"{where}: layer_norm_eps is {eps!r}; expected a small number")
-        return cls(
+        shape = cls(
             family=name,
-            **sizes,
+            **{setting: whole(keys[setting]) for setting in SIZES},
             types=whole("type_vocab_size", 2) if family.types else 0,
             relative=whole("relative_attention_num_buckets", 32) if name == "mpnet" else 0,
-            activation=activation,
+            activation=config.get(keys["activation"], "gelu"),
             eps=float(eps),
             pooler=family.pooler,
         )
+        for _, problem in shape.problems():
+            raise Mistake(f"{where}: {problem}")
+        return shape
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Sizes that do not go together: the one to mend, and a sentence."""
+        if self.family not in FAMILIES:
+            yield "family", f"{self.family!r} is not one of {', '.join(FAMILIES)}"
+            return
+        if self.width % self.heads:
+            yield "heads", f"width {self.width} is not a multiple of {self.heads} heads"
+        if self.activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            yield "activation", f"activation {self.activation!r} is not one of {known}"
 
     def config(self) -> dict[str, Any]:
         """The `config.json` of this shape, as transformers writes it."""

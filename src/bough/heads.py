@@ -18,6 +18,7 @@ from bough.mistakes import Mistake
 from bough.tasks import Task
 
 FUSED = 64  # width of the space in which imported outputs are attended
+EDGE = 1e-6  # how near a share may come to 0 and 1, whose logits would be infinite
 
 
 class Head(nn.Module):
@@ -110,7 +111,7 @@ class Cosine(nn.Module):
         if self.form == "cosine":
             return self.scale * cos + self.bias
         share = (cos + 1) / 2 if self.form == "cosine-linear" else torch.sigmoid(cos)
-        return torch.logit(share, eps=1e-6) if self.as_logit else share
+        return torch.logit(share, eps=EDGE) if self.as_logit else share
 
 
 class Fusion(nn.Module):

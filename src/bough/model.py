@@ -19,9 +19,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from bough import card
 from bough.asking import Model, Text, read_words
 from bough.batches import Pack, Sequences, by_tokens
 from bough.files import write_atomically
+from bough.hub import asking_the_hub, from_hub
 from bough.mistakes import Mistake, nearest
 from bough.walk import Walk
 
@@ -120,25 +122,22 @@ class MultiTaskModel(Model):
         taken. The card shows a few dev texts: empty `facts["examples"]` if they are not to be seen.
         """
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
         api = HfApi(token=token)
-        try:
+        with asking_the_hub(f"the model could not be put on the hub as {repo!r}"):
             made = api.create_repo(repo, private=private, exist_ok=True)
             with tempfile.TemporaryDirectory() as folder:
                 api.upload_folder(
                     repo_id=made.repo_id, folder_path=self.save(folder), commit_message=message
                 )
-        except (HfHubHTTPError, HFValidationError, OSError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise Mistake(f"the model could not be put on the hub as {repo!r} ({reason})") from None
         return str(made)
 
     def only(self, task: str) -> MultiTaskModel:
         """One task, and what it reads, as a model of its own."""
-        return MultiTaskModel(
-            self.network.only(task), self.tokenizer, self.longest, dict(self.facts)
-        )
+        network = self.network.only(task)
+        parameters = sum(p.numel() for p in network.parameters())
+        facts = card.kept(self.facts, network.tasks, parameters)
+        return MultiTaskModel(network, self.tokenizer, self.longest, facts)
 
 
 def load(source: str | Path, device: str = "cpu") -> MultiTaskModel:
@@ -193,7 +192,5 @@ def find(source: str | Path) -> Path:
     beside = folder.parent.iterdir() if folder.parent.is_dir() and folder.parts[1:] else ()
     runs = [f.name for f in beside if (f / "recipe.yaml").exists() or (f / "config.json").exists()]
     if len(folder.parts) == 2 and not folder.is_absolute() and not runs:
-        from bough.encoder import from_hub
-
         return from_hub(str(source), "model")
     raise Mistake(f"{folder}: no such run or model folder{nearest(folder.name, runs)}")

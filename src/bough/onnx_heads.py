@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor, nn
 
-from bough.heads import FUSED, Fusion, Head
+from bough.heads import EDGE, FUSED, Fusion, Head
 from bough.onnx_nodes import Array, Graph
 from bough.tasks import Task
 
 TINY = 1e-8  # torch's lower bound for a norm in the cosine
-EDGE = 1e-6  # as heads.Cosine: a logit of 0 or 1 would be infinite
 
 
 def array(tensor: Tensor) -> Array:

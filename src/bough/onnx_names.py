@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from bough.network import Network
 
 TEXTS_FILE, PAIRS_FILE = "model.onnx", "pairs.onnx"
-IDS, TYPES, ASKED = "ids", "types", "asked"
+IDS, TYPES, ASKED = "in.ids", "in.types", "in.asked"  # no task's name has a dot
 SIDES = ("first", "second")  # the two texts of a twin pair
+Sizes = dict[str, int | str]  # name -> its last dimension
 
 
 def vector_name(task: str) -> str:
@@ -36,6 +37,22 @@ def joined(network: Network, task: str) -> dict[str, int]:
 def twins(network: Network, task: str) -> list[str]:
     """The twin tasks whose heads a twin task's answer needs, its own last."""
     return [t for t in (*network.plan.sources(task), task) if network.tasks[t].twin]
+
+
+def texts_form(network: Network) -> tuple[Sizes, Sizes]:
+    """What the texts' graph takes, and what it gives."""
+    given: Sizes = {vector_name(name): network.shape.width for name in network.tasks}
+    for name, task in network.tasks.items():
+        given |= joined(network, name) if task.twin else {name: task.outputs}
+    return {IDS: "length", TYPES: "length", ASKED: len(network.tasks)}, given
+
+
+def pairs_form(network: Network) -> tuple[Sizes, Sizes]:
+    """What the pairs' graph takes, and what it gives."""
+    twin = [name for name, task in network.tasks.items() if task.twin]
+    widths = {name: width for task in twin for name, width in joined(network, task).items()}
+    taken: Sizes = {f"{name}.{side}": n for name, n in widths.items() for side in SIDES}
+    return taken, {task: network.tasks[task].outputs for task in twin}
 
 
 def wanted(network: Network, tasks: Sequence[str]) -> list[str]:

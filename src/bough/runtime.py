@@ -19,6 +19,7 @@ from torch import Tensor
 from bough.asking import Model, Text, read_words
 from bough.batches import Ints, Sequences
 from bough.mistakes import Mistake
+from bough.network import Network
 from bough.onnx_names import (
     ASKED,
     IDS,
@@ -26,7 +27,10 @@ from bough.onnx_names import (
     SIDES,
     TEXTS_FILE,
     TYPES,
+    Sizes,
     joined,
+    pairs_form,
+    texts_form,
     twins,
     vector_name,
     wanted,
@@ -128,10 +132,27 @@ def load(source: str | Path, threads: int | None = None) -> OnnxModel:
             f"{folder}: there is no {TEXTS_FILE}; write a folder with: bough export RUN --onnx DIR"
         )
     network, tokenizer, longest, facts = read_words(folder)
-    texts = session(folder / TEXTS_FILE, threads)
+    texts = _fitting(folder / TEXTS_FILE, threads, network, texts_form(network))
     twin = any(task.twin for task in network.tasks.values())
-    pairs = session(folder / PAIRS_FILE, threads) if twin else None
+    pairs = _fitting(folder / PAIRS_FILE, threads, network, pairs_form(network)) if twin else None
     return OnnxModel(network, tokenizer, longest, facts, texts, pairs)
+
+
+def _fitting(file: Path, threads: int | None, network: Network, form: tuple[Sizes, Sizes]) -> Any:
+    """The graph, if it is of the model that the config.json beside it tells of."""
+    graph = session(file, threads)
+    # The order of the tasks matters, too: by it they are asked.
+    told = graph.get_modelmeta().custom_metadata_map.get("tasks", "unknown")
+    odd = [] if told == ",".join(network.tasks) else [f"its tasks are {told}"]
+    for ours, values in zip(form, (graph.get_inputs(), graph.get_outputs()), strict=True):
+        theirs = {value.name: (value.shape or [1])[-1] for value in values}
+        names = [*ours, *theirs]
+        odd += [f"{name} differs" for name in names if ours.get(name) != theirs.get(name)]
+    if odd:
+        raise Mistake(
+            f"{file}: does not fit the config.json beside it ({odd[0]}); export the run anew"
+        )
+    return graph
 
 
 def session(file: Path, threads: int | None) -> Any:

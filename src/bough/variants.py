@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from bough import config
+from bough.config import Config
 from bough.draft import flattened
 from bough.mistakes import Mistake, listed, nearest
 from bough.recipe import Recipe
@@ -40,13 +42,12 @@ class Variant:
         return self.runs[0].plan
 
     @cached_property
-    def config(self) -> dict[str, Any]:
-        """What the model's folder says about the first run's model; empty where it is gone."""
+    def config(self) -> Config | None:
+        """What the model's folder says about the first run's model; None where it is gone."""
         try:
-            found = json.loads((self.runs[0].model / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            return config.read(self.runs[0].model)
+        except Mistake:
+            return None
 
     @cached_property
     def cost(self) -> dict[str, float]:
