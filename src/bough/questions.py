@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bough import rows
-from bough.asking import Model, Text
+from bough.asking import Model, Text, text_of
 from bough.mistakes import Mistake
 from bough.tables import READERS, Wanted, parts, place
 from bough.tasks import Task
@@ -179,7 +179,7 @@ def _line(model: Model, raw: bytes, number: int, choice: Choice) -> Row:
     if len(cells) > 2 or not all(cells):
         what = "is empty" if not line.strip() else "is not one text, or two with a tab between"
         raise Mistake(f"line {number} {what}: {line[:60]!r}")
-    text: Text = cells[0] if len(cells) == 1 else (cells[0], cells[1])
+    text = text_of(cells)
     try:
         asked = model.asked(text, choice.tasks or None, number - 1)
     except Mistake as mistake:
@@ -232,10 +232,10 @@ def _rows(
         faults: dict[int, str] = {}
         for name, task in asked.items():
             found = rows.check(name, task, part, policy=policy, use="ignored")
-            faults |= {row.line: rows.named(row, part.unit) for row in found.skipped}
+            for row in found.skipped:
+                faults.setdefault(row.line, rows.named(row, part.unit))
             for line, label, texts in zip(found.lines, found.ids, found.texts, strict=True):
-                text: Text = texts[0] if len(texts) == 1 else (texts[0], texts[1])
-                out.setdefault(line, (label, {}))[1][name] = text
+                out.setdefault(line, (label, {}))[1][name] = text_of(texts)
         for line in sorted(faults.keys() - out.keys()):
             left_out.add(faults[line])
         yield from (out[line] for line in sorted(out))

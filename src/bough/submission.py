@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bough import rows
 from bough.answering import answers
-from bough.asking import Answer, Model
+from bough.asking import Answer, Model, text_of
 from bough.display import progress
 from bough.files import replacing
 from bough.mistakes import Mistake
@@ -108,8 +108,7 @@ def submit(source: str | Path, folder: str | None, out: str | Path | None) -> It
     target.mkdir(parents=True, exist_ok=True)
     for sheet, name, found in jobs:
         asked: list[Row] = [
-            (row, {name: texts[0] if len(texts) == 1 else (texts[0], texts[1])})
-            for row, texts in zip(found.ids, found.texts, strict=True)
+            (row, {name: text_of(texts)}) for row, texts in zip(found.ids, found.texts, strict=True)
         ]
         with replacing(target / sheet.out) as file:
             file.write(sheet.header)
