@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,6 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough import encoder, export, runtime
+from bough.answering import answer_file
 from bough.asking import Text
 from bough.families import FAMILIES
 from bough.mistakes import Mistake
@@ -26,7 +28,7 @@ from bough.plan import Plan
 from bough.rows import Rows
 from bough.tasks import Task
 
-from . import folders, tiny
+from . import folders, serving, tiny
 from .test_network import cases
 
 CLOSE = 1e-4
@@ -389,6 +391,18 @@ def test_a_graph_beside_another_models_config(
     model_of(plan, tasks if len(tasks) == 3 else own | tasks).save_words(tmp_path)
     with pytest.raises(Mistake, match=re.escape(f"beside it ({said}); export the run anew")):
         runtime.load(tmp_path)
+
+
+def test_files_are_answered_from_an_export(tmp_path: Path) -> None:
+    model = serving.model()
+    folder = export.write_onnx(model.save(tmp_path / "model"), tmp_path / "onnx")
+    (tmp_path / "in.txt").write_text("the old tree\na leaf\n", encoding="utf-8")
+    answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.jsonl")
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    for line, text in zip(lines, ("the old tree", "a leaf"), strict=True):
+        found = json.loads(line)
+        assert found.pop("id") == text
+        assert serving.same(found, model.predict(text))
 
 
 def test_what_is_no_export_is_said(tmp_path: Path) -> None:

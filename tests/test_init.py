@@ -285,7 +285,7 @@ def test_other_readings_are_hinted_at() -> None:
     [
         ({"a": [1, 2, 3], "b": [4, 5, 6]}, "no column looks like text .* --text COLUMN"),
         ({"text": texts(20)}, "nothing looks like a label .* --label COLUMN"),
-        ({"text": texts(20), "label": ["x"] * 20}, "none of label looks like a label"),
+        ({"text": texts(20), "label": ["x"] * 20}, "has only the value .x. in 20 rows"),
         ({"text": texts(20), "p": words(20, "x", "y"), "q": words(20, "x", "y")},
          "the label may be any of p, q; choose with --label"),
         ({"a fine film that i would see again": texts(20), "1": words(20, "0", "1")},
@@ -417,6 +417,12 @@ def test_a_word_among_numbers_is_named() -> None:
         r"column 'score': 59 of 60 labels are numbers, and 'N/A' is not; write a number, or leave"
     )
     with pytest.raises(Mistake, match=said):
+        init(["x.csv"])
+
+
+def test_a_label_with_one_value_is_named() -> None:
+    write("x.csv", {"text": texts(60), "label": ["x"] * 60})
+    with pytest.raises(Mistake, match="column 'label' has only the value 'x' in 60 rows; a label"):
         init(["x.csv"])
 
 

@@ -247,6 +247,36 @@ def test_a_new_process_gives_the_same_bits(run: Run, model: MultiTaskModel) -> N
     assert json.loads(told.stdout) == here, "floats are written so that they come back the same"
 
 
+def test_a_folder_with_other_things_in_it_is_not_saved_into(
+    model: MultiTaskModel, tmp_path: Path
+) -> None:
+    (tmp_path / "README.md").write_text("my own")
+    with pytest.raises(Mistake, match="other files are in it; give a folder of the model's own"):
+        model.save(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["README.md"]
+    with pytest.raises(Mistake, match="is a file; give a folder for the model"):
+        model.save(tmp_path / "README.md")
+    assert (tmp_path / "README.md").read_text() == "my own"
+
+
+def test_a_model_is_shown_in_a_line(model: MultiTaskModel) -> None:
+    shown = repr(model)
+    assert "\n" not in shown
+    assert model.plan.text in shown
+    assert all(name in shown for name in model.tasks)
+    assert len(shown) < 300
+
+
+@pytest.mark.parametrize("texts", [{"text": "a leaf"}, b"a leaf", 3])
+def test_what_is_no_series_of_texts(texts: Any, model: MultiTaskModel) -> None:
+    with pytest.raises(Mistake, match=r"is no text; expected one, a pair as a tuple, or several"):
+        model.predict(texts)
+
+
+def test_public_names_can_be_completed() -> None:
+    assert {"load", "train", "Recipe"} <= set(dir(bough))
+
+
 def test_saved_and_loaded_again_and_again(run: Run, model: MultiTaskModel, tmp_path: Path) -> None:
     first = (run.model / "model.safetensors").read_bytes()
     answers = model.predict(TEXTS)

@@ -47,3 +47,7 @@ def __getattr__(name: str) -> Any:
     if name not in _ROOMS:
         raise AttributeError(f"module 'bough' has no attribute {name!r}")
     return getattr(importlib.import_module(f"bough.{_ROOMS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -36,7 +36,7 @@ def answer_file(
 ) -> None:
     """Answer a file's texts and write CSV or JSONL, to a file or to standard output."""
     target = None if out is None else _target(Path(out), file)
-    model = load(source)
+    model = _opened(source)
     choice.check(model)
     if Path(file).suffix.lower() in TABLES:
         _answer(model, table(model, file, choice), target)
@@ -48,6 +48,16 @@ def answer_file(
         return
     with text_file(model, file, choice) as questions:
         _answer(model, questions, target)
+
+
+def _opened(source: str | Path) -> Model:
+    """The model with the runtime that its folder is for."""
+    folder = Path(source).expanduser()
+    if (folder / "model.onnx").is_file():
+        from bough import runtime
+
+        return runtime.load(folder)
+    return load(source)
 
 
 def _target(out: Path, file: str) -> Path:

@@ -48,8 +48,14 @@ class Answer:
         return {k: _rounded(v) for k, v in vars(self).items() if v is not None}
 
 
+def _kind(task: Task) -> str:
+    low, high = task.range or (0, 1)
+    answer = f"{len(task.labels)} classes" if task.labels else f"a number from {low:g} to {high:g}"
+    return f"a pair, {answer}" if task.paired else answer
+
+
 def _several(texts: Iterable[Text]) -> Iterable[Text]:
-    if not isinstance(texts, Iterable):
+    if not isinstance(texts, Iterable) or isinstance(texts, Mapping | bytes):
         raise Mistake(f"{shorten(texts)} is no text; expected one, a pair as a tuple, or several")
     return texts
 
@@ -75,7 +81,7 @@ def _rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-@dataclass
+@dataclass(repr=False)
 class Model(ABC):
     """One model for all tasks."""
 
@@ -83,6 +89,11 @@ class Model(ABC):
     tokenizer: Tokenizer
     longest: int  # tokens; longer texts are cut
     facts: dict[str, Any] = field(default_factory=dict)  # encoder, scores, examples: for the card
+
+    def __repr__(self) -> str:
+        tasks = ", ".join(f"{name} ({_kind(task)})" for name, task in self.tasks.items())
+        on = f" of {self.facts['encoder']}" if self.facts.get("encoder") else ""
+        return f"<{type(self).__name__} {self.plan.text}{on}: {tasks}>"
 
     @property
     def plan(self) -> Plan:

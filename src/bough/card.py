@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from bough import __version__
 from bough.mistakes import listed
 from bough.plan import Plan
 from bough.rows import Rows
@@ -109,12 +110,11 @@ def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> 
 
 def _front(tasks: Mapping[str, Task], facts: Facts) -> str:
     """What the hub reads: by which library, for what, from which model, with which scores."""
-    tags = ["bough", "multi-task", "text-classification"]
-    if any(task.kind == "regress" and task.paired for task in tasks.values()):
-        tags.append("sentence-similarity")
+    kinds = dict.fromkeys(map(_hub_kind, tasks.values()))
+    tags = ["bough", *(["multi-task"] if len(tasks) > 1 else []), *kinds]
     front: dict[str, Any] = {
         "library_name": "bough",
-        "pipeline_tag": "text-classification",
+        "pipeline_tag": next(iter(kinds)),
         "tags": tags,
     }
     if facts.get("runtime") == "onnx":
@@ -123,7 +123,7 @@ def _front(tasks: Mapping[str, Task], facts: Facts) -> str:
         front["base_model"] = base
     results = [
         {
-            "task": {"type": "text-classification"},
+            "task": {"type": _hub_kind(tasks[name])},
             "dataset": {"type": name, "name": name, "split": split},
             "metrics": [{"type": own["metric"], "value": round(own[own["metric"]], 4)}],
         }
@@ -132,8 +132,15 @@ def _front(tasks: Mapping[str, Task], facts: Facts) -> str:
         if name in tasks
     ]
     if results:
-        front["model-index"] = [{"name": "bough model", "results": results}]
+        front["model-index"] = [{"name": f"bough: {', '.join(tasks)}", "results": results}]
     return yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
+
+
+def _hub_kind(task: Task) -> str:
+    """What the hub calls such a task."""
+    return (
+        "sentence-similarity" if task.kind == "regress" and task.paired else "text-classification"
+    )
 
 
 def _base(facts: Facts) -> str | None:
@@ -149,9 +156,12 @@ def _title(tasks: Mapping[str, Task], facts: Facts) -> str:
     on = f", fine-tuned from {_code(base)}" if base else ""
     number = len(tasks)
     what = "one task" if number == 1 else f"{number} tasks"
+    told = f"# {listed(list(tasks))}\n\nOne text encoder for {what}{on}, trained with bough"
+    if number == 1:
+        return f"{told} {__version__}."
     return (
-        f"# {listed(list(tasks))}\n\nOne text encoder for {what}{on}, trained with bough. One pass "
-        "over a text answers every task asked for; what the tasks share is computed once."
+        f"{told} {__version__}. One pass over a text answers every task asked for; what the tasks "
+        "share is computed once."
     )
 
 

@@ -129,6 +129,10 @@ def read(folder: Path) -> Config:
     said = f"{folder / FILE}: not a bough model's config"
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if isinstance(found, dict) and "model_type" in found:
+            raise Mistake(
+                f"{folder}: a checkpoint for transformers, not a bough model; name the run itself"
+            )
         return Config.model_validate(found)
     except ValidationError as fault:
         raise Draft({}, said, {}, None, _keys, "config").mistake(fault.errors()) from None

@@ -146,6 +146,12 @@ def columns(
     if label:
         return Guess(chosen, label, why_text, "as you said", tuple(hints))
     found = [c for c in every.values() if c.is_label and c.name not in chosen and not c.is_id]
+    flat = next((c for c in every.values() if c.known and c.plain and len(c.classes) == 1), None)
+    if not found and flat is not None:
+        raise Mistake(
+            f"{source}: column {flat.name!r} has only the value {flat.classes[0]!r} in "
+            f"{len(flat.cells):,} rows; a label needs two or more"
+        )
     picked = _label(found, source, list(every), chosen, hints)
     return Guess(chosen, picked.name, why_text, _seen(picked), tuple(hints))
 

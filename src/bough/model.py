@@ -30,7 +30,7 @@ from bough.walk import Walk
 TOKENS = 4096  # per pass when answering: large enough for the processor, small enough for caches
 
 
-@dataclass
+@dataclass(repr=False)
 class MultiTaskModel(Model):
     """The model that is trained, and answers through torch."""
 
@@ -101,9 +101,13 @@ class MultiTaskModel(Model):
         return save(tensors, {"format": "pt"})
 
     def save(self, folder: str | Path) -> Path:
-        """Write the model's folder; files that are there are replaced one by one, each whole."""
+        """Write the model's folder; a model that is there is replaced file by file, each whole."""
         folder = Path(folder)
+        if folder.is_file():
+            raise Mistake(f"{folder} is a file; give a folder for the model")
         folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()) and not (folder / "model.safetensors").is_file():
+            raise Mistake(f"{folder}: other files are in it; give a folder of the model's own")
         self.save_words(folder)
         write_atomically(folder / "model.safetensors", self.weights())
         return folder
@@ -183,6 +187,10 @@ def find(source: str | Path) -> Path:
         raise Mistake(
             f"{folder}: an ONNX export, which torch does not run; serve it with --runtime onnx, or "
             "name the run it came from"
+        )
+    if (folder / "recipe.yaml").is_file():
+        raise Mistake(
+            f"{folder}: no model there yet; go on with the run: bough train --resume {folder}"
         )
     if folder.exists():
         raise Mistake(

@@ -38,7 +38,8 @@ class Run:
         if not path.is_dir():
             raise Mistake(f"{path}: no such run directory")
         if not (path / "recipe.yaml").is_file():
-            raise Mistake(f"{path}: not a run directory (it has no recipe.yaml)")
+            hint = f"; name {path.parent}" if (path.parent / "recipe.yaml").is_file() else ""
+            raise Mistake(f"{path}: not a run directory (it has no recipe.yaml){hint}")
         return cls(path)
 
     @property

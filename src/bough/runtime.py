@@ -41,7 +41,7 @@ Floats = NDArray[np.float32]
 Read = dict[str, Floats]  # output -> its rows, one per sequence
 
 
-@dataclass
+@dataclass(repr=False)
 class OnnxModel(Model):
     """A model whose weights are in graphs; its network is the plan's skeleton, without weights."""
 

@@ -66,7 +66,10 @@ def train(
             "--resume goes on with the run's own recipe and place; leave -o and --set out"
         )
     from bough.recipe import Recipe
+    from bough.tables import READERS
 
+    if recipe is not None and recipe.suffix.lower() in READERS:
+        raise Mistake(f"{recipe} holds rows, not a recipe; write one for it: bough init {recipe}")
     # What is wrong with it is said at once, before torch is loaded.
     told = None if recipe is None else Recipe.read(recipe, overrides or ())
     from bough.display import for_terminal
