@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from typer.testing import CliRunner
 
 from bough.asking import Text
 from bough.cli import app as cli
-from bough.contract import describe
+from bough.contract import INK, describe
 from bough.microbatch import Answers, Asked
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, load
@@ -531,6 +532,19 @@ def test_the_schema_is_true(server: Server, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert "Tested: 5" in done.stdout
+
+
+def test_the_schema_and_the_server_agree_what_is_blank() -> None:
+    characters = map(chr, range(sys.maxunicode + 1))
+    assert [c for c in characters if bool(re.search(INK, c)) != bool(c.strip())] == []
+    assert r"\s" not in INK  # which JavaScript, Python and Rust read differently
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for text, status in (("\ufeff", 200), ("\x85", 422), ("\x1c", 422), ("\u3000", 422)):
+            found = await client.post("/predict", json={"texts": [text]})
+            assert found.status_code == status, text
+
+    run(work)
 
 
 def test_hostile_connections_do_not_stop_the_others(server: Server) -> None:
