@@ -356,11 +356,32 @@ def test_other_sites_may_ask_only_when_named() -> None:
     async def named(client: httpx.AsyncClient) -> None:
         found = await client.options("/predict", headers=asking)
         assert found.headers["access-control-allow-origin"] == "https://one.example"
+        assert found.headers["x-content-type-options"] == "nosniff"
         found = await client.options("/predict", headers=asking | {"origin": "https://two.example"})
         assert found.status_code == 400
+        found = await client.post("/predict", json=ONE, headers=asking)
+        assert found.status_code == 401
+        assert found.headers["access-control-allow-origin"] == "https://one.example"  # can be read
+        lines = (await client.get("/metrics", headers=KEY)).text.splitlines()
+        assert 'bough_requests_total{method="OPTIONS",path="/predict",status="200"} 1' in lines
+        assert 'bough_requests_total{method="OPTIONS",path="/predict",status="400"} 1' in lines
+        assert 'bough_requests_total{method="POST",path="/predict",status="401"} 1' in lines
 
     run(closed)
     run(named, origins=("https://one.example",), key="secret")
+
+
+def test_head_is_answered_where_get_is(server: Server) -> None:
+    with closing(Client(server.url)) as client:
+        for path in ("/health", "/ready", "/", "/page/page.js", "/tasks", "/openapi.json"):
+            client.connection.request("HEAD", path)
+            found = client.connection.getresponse()
+            assert (found.status, found.read()) == (200, b""), path
+            assert int(found.headers["content-length"]) > 0
+        client.connection.request("HEAD", "/predict")
+        found = client.connection.getresponse()
+        assert (found.status, found.headers["allow"], found.read()) == (405, "POST", b"")
+        assert client.get("/health").json == {"status": "alive"}  # on the same connection
 
 
 def test_the_page_comes_without_outside_help() -> None:
@@ -393,12 +414,14 @@ def test_counts() -> None:
         await client.post("/predict", content=b"{", headers=JSON)
         for path in ("/one", "/two", "/three"):
             await client.get(path)
+        await client.request("INVENTED", "/health")
         found = await client.get("/metrics")
         assert found.headers["content-type"].startswith("text/plain")
         lines = found.text.splitlines()
-        assert 'bough_requests_total{path="/predict",status="200"} 1' in lines
-        assert 'bough_requests_total{path="/predict",status="400"} 1' in lines
-        assert 'bough_requests_total{path="none",status="404"} 3' in lines
+        assert 'bough_requests_total{method="POST",path="/predict",status="200"} 1' in lines
+        assert 'bough_requests_total{method="POST",path="/predict",status="400"} 1' in lines
+        assert 'bough_requests_total{method="GET",path="none",status="404"} 3' in lines
+        assert 'bough_requests_total{method="other",path="/health",status="405"} 1' in lines
         assert "bough_request_seconds_count 2" in lines
         assert "bough_pass_texts_sum 2.000000" in lines
         names = {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}

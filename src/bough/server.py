@@ -27,12 +27,13 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from tokenizers import Tokenizer
 
 import bough
 from bough import contract, picture, wire
 from bough.asking import Model
-from bough.gate import Gate, policy
+from bough.gate import Gate, Key, policy
 from bough.meters import Meters
 from bough.microbatch import Answerer, Closed, Microbatcher, NoRoom
 from bough.mistakes import Mistake
@@ -179,9 +180,10 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
     _add_facts(app, contract.describe(model, name), drawing)
     _add_state(app, batcher, meters)
     pages = _add_pages(app)
-    app.add_middleware(
-        Gate, meters=meters, key=settings.key, open_paths={*OPEN, *pages}, policy=policy(drawing)
-    )
+    # What is added last is outermost.
+    if settings.key is not None:
+        app.add_middleware(Key, key=settings.key, open_paths={*OPEN, *pages})
+        contract.ask_for_key(app.openapi(), OPEN)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -190,8 +192,8 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
             allow_headers=["authorization", "content-type", "x-api-key"],
             expose_headers=["retry-after", "server-timing"],
         )
-    if settings.key is not None:
-        contract.ask_for_key(app.openapi(), OPEN)
+    paths = {route.path for route in app.routes if isinstance(route, Route)}
+    app.add_middleware(Gate, meters=meters, paths=paths, policy=policy(drawing))
     return app
 
 
