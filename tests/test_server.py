@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 from bough.asking import Text
 from bough.cli import app as cli
 from bough.contract import INK, describe
+from bough.machine import cores
 from bough.microbatch import Answers, Asked
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, load
@@ -613,8 +614,60 @@ def test_mistakes_at_the_start(folder: Path, tmp_path: Path) -> None:
     found = CliRunner().invoke(cli, ["serve", str(folder), "--queue", "10"])
     assert isinstance(found.exception, Mistake)
     assert "a queue of 10 texts cannot hold one request of 256" in str(found.exception)
-    with pytest.raises(Mistake, match="the limit of timeout is 0"):
-        Limits(timeout=0)
+    for value in ("0", "inf", "nan"):
+        found = CliRunner().invoke(cli, ["serve", str(folder), "--timeout", value])
+        assert isinstance(found.exception, Mistake), value
+        assert str(found.exception).startswith(f"the limit of timeout is {float(value)}; expected")
+
+
+def started(monkeypatch: pytest.MonkeyPatch, *options: str, **environment: str) -> tuple[Any, ...]:
+    """What `bough serve` would start the server with."""
+    given: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("bough.server.serve", lambda *found: given.append(found))
+    found = CliRunner().invoke(cli, ["serve", "model", *options], env=environment)
+    if found.exception:
+        raise found.exception
+    return given[0]
+
+
+def test_keys_that_no_client_could_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("secret", "secret\n", " secret\r\n"):
+        assert started(monkeypatch, BOUGH_API_KEY=key)[1].key == "secret"
+    for key in ("\udcff\udcfe", "sec\nret", "sécret", " \n"):
+        with pytest.raises(Mistake, match="the API key is empty or has characters that a header"):
+            started(monkeypatch, BOUGH_API_KEY=key)
+    with pytest.raises(Mistake, match="the API key is empty"):
+        started(monkeypatch, "--api-key", "")
+    with pytest.raises(Mistake, match="the API key is empty or"):
+        Settings(key=" secret")
+
+
+@pytest.mark.parametrize(
+    ("origin", "right"),
+    [
+        ("https://my.site/", "https://my.site"),
+        ("https://my.site/page?a=b", "https://my.site"),
+        ("https://My.site", "https://my.site"),
+        ("https://my.site:443", "https://my.site"),
+        ("http://me@[::1]:8080", "http://[::1]:8080"),
+        ("my.site", "https://my.site"),
+        ("https://my.site:port", "https://my.site"),
+        ("", "https://my.site"),
+    ],
+)
+def test_origins_are_as_browsers_name_them(origin: str, right: str) -> None:
+    sentence = f"--cors {origin!r} is no site as browsers name it; write {right} or *"
+    with pytest.raises(Mistake, match=re.escape(sentence)):
+        Settings(origins=("*", origin))
+    Settings(origins=(right, "http://localhost:3000"))
+
+
+def test_threads_follow_the_device_that_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, device, threads in ((False, "cpu", cores()), (True, "cuda", 1)):
+        monkeypatch.setattr("torch.cuda.is_available", lambda there=there: there)
+        monkeypatch.setattr("torch.cuda.device_count", lambda there=there: int(there))
+        given = started(monkeypatch, "--device", "auto")
+        assert (given[4], given[1].threads) == (device, threads)
 
 
 def test_a_model_without_numbers_is_not_served(tmp_path: Path) -> None:

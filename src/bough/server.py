@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import torch
 import uvicorn
@@ -36,7 +38,7 @@ from bough.asking import Model
 from bough.gate import Gate, Key, policy
 from bough.meters import Meters
 from bough.microbatch import Answerer, Closed, Microbatcher, NoRoom
-from bough.mistakes import Mistake
+from bough.mistakes import Mistake, shorten
 from bough.model import load
 from bough.wire import Limits, Refusal
 
@@ -60,6 +62,32 @@ class Settings:
     tokens: int = 1024  # of one pass, about
     key: str | None = None
     origins: tuple[str, ...] = ()  # of other sites' pages that may ask
+
+    def __post_init__(self) -> None:
+        if self.key is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", self.key):
+            raise Mistake(
+                "the API key is empty or has characters that a header cannot carry; "
+                "use letters, digits and signs of ASCII"
+            )
+        for origin in self.origins:
+            _check_origin(origin)
+
+
+def _check_origin(origin: str) -> None:
+    """A browser names its page's site in one form only; another would never match."""
+    if origin == "*":
+        return
+    example = "https://my.site"
+    with contextlib.suppress(ValueError):  # no address, or no port
+        parts = urlsplit(origin)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        usual = {"http": 80, "https": 443}.get(parts.scheme)
+        port = "" if parts.port in (None, usual) else f":{parts.port}"
+        if parts.scheme and host and host.isascii():
+            example = f"{parts.scheme}://{host}{port}"
+            if origin == example:
+                return
+    raise Mistake(f"--cors {shorten(origin)} is no site as browsers name it; write {example} or *")
 
 
 def serve(
