@@ -19,7 +19,7 @@ import uvicorn
 
 from bough.asking import Answer, Text
 from bough.model import MultiTaskModel
-from bough.server import Settings, build
+from bough.server import Settings, build, configure
 
 from . import tiny
 
@@ -105,7 +105,7 @@ def beside(made: MultiTaskModel, settings: Settings) -> Iterator[str]:
     """The address of a server in a thread of this process: quick to start."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         app = build(made, settings, "first")
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+        server = uvicorn.Server(configure(app, settings.limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

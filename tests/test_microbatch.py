@@ -177,6 +177,7 @@ def test_who_gives_up_is_not_computed() -> None:
     held(echo, batcher)
     gone, stays = ask(batcher, "gone"), ask(batcher, "stays")
     assert gone.future.cancel()
+    assert batcher.waiting == 1  # at once: its room is free
     echo.going.set()
     assert told(stays) == ["stays"]
     batcher.close()

@@ -6,14 +6,16 @@ import asyncio
 import json
 import os
 import random
+import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
-from http.client import HTTPException
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,15 @@ from typer.testing import CliRunner
 
 from bough.asking import Text
 from bough.cli import app as cli
-from bough.contract import describe
+from bough.contract import INK, describe
+from bough.machine import cores
 from bough.microbatch import Answers, Asked
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, load
-from bough.server import Settings, build, serve
+from bough.server import BODIES, Settings, build, serve
 from bough.wire import Limits
 
-from .serving import Client, Server, in_threads, model, same, served, some_texts
+from .serving import Client, Server, Told, beside, in_threads, model, same, served, some_texts
 
 JSON = {"content-type": "application/json"}
 KEY = {"x-api-key": "secret"}
@@ -283,6 +286,19 @@ def test_late_answers_are_given_up() -> None:
     run(work, slow(), limits=Limits(timeout=0.05))
 
 
+def test_a_body_and_its_answer_have_one_limit_of_time() -> None:
+    async def late() -> AsyncIterator[bytes]:
+        await asyncio.sleep(0.3)
+        yield json.dumps(ONE).encode()
+
+    async def work(client: httpx.AsyncClient) -> None:
+        found = await client.post("/predict", content=late(), headers=JSON)
+        assert found.status_code == 503
+        assert found.json() == {"error": "no answer within 0.4 s; try again later"}
+
+    run(work, slow(), limits=Limits(timeout=0.4))
+
+
 def test_late_bodies_are_given_up() -> None:
     async def never() -> AsyncIterator[bytes]:
         yield b"{"
@@ -355,11 +371,32 @@ def test_other_sites_may_ask_only_when_named() -> None:
     async def named(client: httpx.AsyncClient) -> None:
         found = await client.options("/predict", headers=asking)
         assert found.headers["access-control-allow-origin"] == "https://one.example"
+        assert found.headers["x-content-type-options"] == "nosniff"
         found = await client.options("/predict", headers=asking | {"origin": "https://two.example"})
         assert found.status_code == 400
+        found = await client.post("/predict", json=ONE, headers=asking)
+        assert found.status_code == 401
+        assert found.headers["access-control-allow-origin"] == "https://one.example"  # can be read
+        lines = (await client.get("/metrics", headers=KEY)).text.splitlines()
+        assert 'bough_requests_total{method="OPTIONS",path="/predict",status="200"} 1' in lines
+        assert 'bough_requests_total{method="OPTIONS",path="/predict",status="400"} 1' in lines
+        assert 'bough_requests_total{method="POST",path="/predict",status="401"} 1' in lines
 
     run(closed)
     run(named, origins=("https://one.example",), key="secret")
+
+
+def test_head_is_answered_where_get_is(server: Server) -> None:
+    with closing(Client(server.url)) as client:
+        for path in ("/health", "/ready", "/", "/page/page.js", "/tasks", "/openapi.json"):
+            client.connection.request("HEAD", path)
+            found = client.connection.getresponse()
+            assert (found.status, found.read()) == (200, b""), path
+            assert int(found.headers["content-length"]) > 0
+        client.connection.request("HEAD", "/predict")
+        found = client.connection.getresponse()
+        assert (found.status, found.headers["allow"], found.read()) == (405, "POST", b"")
+        assert client.get("/health").json == {"status": "alive"}  # on the same connection
 
 
 def test_the_page_comes_without_outside_help() -> None:
@@ -392,12 +429,14 @@ def test_counts() -> None:
         await client.post("/predict", content=b"{", headers=JSON)
         for path in ("/one", "/two", "/three"):
             await client.get(path)
+        await client.request("INVENTED", "/health")
         found = await client.get("/metrics")
         assert found.headers["content-type"].startswith("text/plain")
         lines = found.text.splitlines()
-        assert 'bough_requests_total{path="/predict",status="200"} 1' in lines
-        assert 'bough_requests_total{path="/predict",status="400"} 1' in lines
-        assert 'bough_requests_total{path="none",status="404"} 3' in lines
+        assert 'bough_requests_total{method="POST",path="/predict",status="200"} 1' in lines
+        assert 'bough_requests_total{method="POST",path="/predict",status="400"} 1' in lines
+        assert 'bough_requests_total{method="GET",path="none",status="404"} 3' in lines
+        assert 'bough_requests_total{method="other",path="/health",status="405"} 1' in lines
         assert "bough_request_seconds_count 2" in lines
         assert "bough_pass_texts_sum 2.000000" in lines
         names = {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
@@ -533,8 +572,43 @@ def test_the_schema_is_true(server: Server, tmp_path: Path) -> None:
     assert "Tested: 5" in done.stdout
 
 
+def test_the_schema_and_the_server_agree_what_is_blank() -> None:
+    characters = map(chr, range(sys.maxunicode + 1))
+    assert [c for c in characters if bool(re.search(INK, c)) != bool(c.strip())] == []
+    assert r"\s" not in INK  # which JavaScript, Python and Rust read differently
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for text, status in (("\ufeff", 200), ("\x85", 422), ("\x1c", 422), ("\u3000", 422)):
+            found = await client.post("/predict", json={"texts": [text]})
+            assert found.status_code == status, text
+
+    run(work)
+
+
+# Connections.
+
+
+def connect(url: str, *parts: bytes) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    raw = socket.create_connection((host, int(port)), timeout=10)
+    for part in parts:
+        raw.sendall(part)
+    return raw
+
+
+def post(body: bytes, length: int | None = None) -> bytes:
+    """A request on the wire; with a greater length it is an unfinished one."""
+    head = "POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {length or len(body)}\r\n\r\n".encode() + body
+
+
+def told(raw: socket.socket) -> Told:
+    response = HTTPResponse(raw)
+    response.begin()
+    return Told(response.status, json.loads(response.read()), dict(response.headers))
+
+
 def test_hostile_connections_do_not_stop_the_others(server: Server) -> None:
-    host, port = server.url.removeprefix("http://").split(":")
     lines = [
         b"\x00" * 100,
         b"GET / HTTP/9.9\r\n\r\n",
@@ -544,15 +618,133 @@ def test_hostile_connections_do_not_stop_the_others(server: Server) -> None:
         b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 200_000 + b"\r\n\r\n",
     ]
     for line in lines:
-        with socket.create_connection((host, int(port)), timeout=5) as raw:
+        with connect(server.url) as raw:
             head = b""
-            with suppress(OSError):  # the server may have hung up already
+            try:
                 raw.sendall(line)
                 raw.shutdown(socket.SHUT_WR)
                 head = raw.recv(100)
+            except TimeoutError:
+                pytest.fail(f"neither an answer nor an end for {line[:50]!r}")
+            except OSError:  # the server has hung up already
+                pass
             assert head[:10] in (b"", b"HTTP/1.1 2", b"HTTP/1.1 4"), line[:50]
     with closing(Client(server.url)) as client:
         assert client.post(ONE).status == 200
+
+
+def test_idle_connections_make_room_for_others(folder: Path) -> None:
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+        try:
+            server = stack.enter_context(served(folder))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+        for number in range(300):
+            part = b"" if number % 2 else b"POST /predict HTTP/1.1\r\n"
+            stack.enter_context(connect(server.url, part))
+            if number % 25 == 0:
+                time.sleep(0.05)  # more at once would have to knock again after a second
+        with closing(Client(server.url)) as client:
+            assert client.get("/health").status == 200
+            assert client.post(ONE).status == 200
+
+
+def test_connections_in_use_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bough.server.files", lambda: 4)
+    with beside(model(), Settings()) as url, connect(url, post(b"{", 99)) as one:
+        with connect(url, post(b"{", 99)):
+            time.sleep(0.1)
+            with connect(url) as third:
+                found = told(third)
+            assert (found.status, found.headers["retry-after"]) == (503, "1")
+            assert found.json == {"error": "every connection is in use; try again later"}
+        one.sendall(b" " * 97 + b"}")
+        assert told(one).json["error"].startswith("texts is missing")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 999\r\n\r\n"],
+    ids=["nothing", "half a head", "a body after its refusal"],
+)
+def test_who_drips_is_cut_off(start: bytes) -> None:
+    with beside(model(), Settings(limits=Limits(timeout=0.5))) as url, connect(url, start) as raw:
+        began = time.monotonic()
+        with pytest.raises(OSError):  # noqa: PT012
+            while time.monotonic() - began < 5:
+                time.sleep(0.05)
+                raw.sendall(b"x" if start else b"")
+                raw.settimeout(0.001)
+                with suppress(TimeoutError):
+                    if not raw.recv(1000):
+                        raise ConnectionError("closed")
+
+
+def test_bodies_under_way_have_a_limit_together() -> None:
+    size = 2**18
+    unfinished = post(b" " * (size - 9), size)
+    with beside(model(), Settings(limits=Limits(body=size))) as url:
+        with ExitStack() as stack, closing(Client(url)) as client:
+            for _ in range(BODIES):
+                stack.enter_context(connect(url, unfinished))
+            time.sleep(0.5)
+            with connect(url, unfinished) as raw:
+                found = told(raw)
+            assert (found.status, found.headers["retry-after"]) == (503, "1")
+            assert found.json == {"error": "too many large bodies are under way; try again later"}
+            assert client.post(ONE).status == 200  # a short one is read
+        time.sleep(0.1)
+        with connect(url, post(json.dumps(ONE).encode().ljust(size))) as raw:
+            assert told(raw).status == 200
+
+
+class Counting(MultiTaskModel):
+    """Answers one text at a time, not fast, and counts them."""
+
+    def answer(self, asked: Iterable[Asked]) -> Iterator[Answers]:
+        chosen = list(asked)
+        self.facts["computed"] = self.facts.get("computed", 0) + len(chosen)
+        time.sleep(0.05 * len(chosen))
+        return super().answer(chosen)
+
+
+def test_who_leaves_is_not_computed() -> None:
+    made = slow(Counting)
+    with beside(made, Settings(tokens=1)) as url:
+        many = json.dumps({"texts": ["the old tree"] * 40}).encode()
+        with connect(url, post(many)):
+            time.sleep(0.2)
+        with closing(Client(url)) as client:
+            assert client.post(ONE).status == 200
+            assert 1 < made.facts["computed"] < 15
+            client.connection.request("GET", "/metrics")
+            lines = client.connection.getresponse().read().decode().splitlines()
+        assert "bough_queue_texts 0" in lines
+        assert 'bough_requests_total{method="POST",path="/predict",status="499"} 1' in lines
+
+
+def test_short_answers_are_not_held_back(server: Server) -> None:
+    """Two small packets and a late acknowledgement would cost 40 ms for each of them."""
+    took = []
+    with closing(Client(server.url)) as client:
+        for _ in range(31):
+            began = time.monotonic()
+            assert client.get("/health").status == 200
+            took.append(time.monotonic() - began)
+    assert sorted(took)[15] < 0.03
+
+
+def test_requests_may_follow_each_other_at_once(server: Server) -> None:
+    one = post(json.dumps(ONE).encode())
+    with connect(server.url, one * 3, one[:-5]) as raw:
+        found = b""
+        for answers in (3, 4):
+            while found.count(b'"answers"') < answers:
+                found += raw.recv(9999)
+            raw.sendall(one[-5:])
+    assert found.count(b"HTTP/1.1 200 OK") == 4
 
 
 # Mistakes of who starts it.
@@ -576,8 +768,93 @@ def test_mistakes_at_the_start(folder: Path, tmp_path: Path) -> None:
     found = CliRunner().invoke(cli, ["serve", str(folder), "--queue", "10"])
     assert isinstance(found.exception, Mistake)
     assert "a queue of 10 texts cannot hold one request of 256" in str(found.exception)
-    with pytest.raises(Mistake, match="the limit of timeout is 0"):
-        Limits(timeout=0)
+    for value in ("0", "inf", "nan"):
+        found = CliRunner().invoke(cli, ["serve", str(folder), "--timeout", value])
+        assert isinstance(found.exception, Mistake), value
+        assert str(found.exception).startswith(f"the limit of timeout is {float(value)}; expected")
+
+
+def test_two_servers_on_one_port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is told so even while the first still loads its model."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    loads = []
+
+    def loading(*_: object) -> None:
+        loads.append(port)
+        serve(folder, Settings(), "127.0.0.1", port, "cpu", "torch")
+
+    monkeypatch.setattr("bough.server.load", loading)
+    with pytest.raises(Mistake, match=r"cannot listen on .* \(Address already in use\)"):
+        loading()
+    assert len(loads) == 2
+
+
+def started(monkeypatch: pytest.MonkeyPatch, *options: str, **environment: str) -> tuple[Any, ...]:
+    """What `bough serve` would start the server with."""
+    given: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("bough.server.serve", lambda *found: given.append(found))
+    found = CliRunner().invoke(cli, ["serve", "model", *options], env=environment)
+    if found.exception:
+        raise found.exception
+    return given[0]
+
+
+def test_keys_that_no_client_could_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("secret", "secret\n", " secret\r\n"):
+        assert started(monkeypatch, BOUGH_API_KEY=key)[1].key == "secret"
+    for key in ("\udcff\udcfe", "sec\nret", "sécret", " \n"):
+        with pytest.raises(Mistake, match="the API key is empty or has characters that a header"):
+            started(monkeypatch, BOUGH_API_KEY=key)
+    with pytest.raises(Mistake, match="the API key is empty"):
+        started(monkeypatch, "--api-key", "")
+    with pytest.raises(Mistake, match="the API key is empty or"):
+        Settings(key=" secret")
+
+
+@pytest.mark.parametrize(
+    ("origin", "right"),
+    [
+        ("https://my.site/", "https://my.site"),
+        ("https://my.site/page?a=b", "https://my.site"),
+        ("https://My.site", "https://my.site"),
+        ("https://my.site:443", "https://my.site"),
+        ("http://me@[::1]:8080", "http://[::1]:8080"),
+        ("my.site", "https://my.site"),
+        ("https://my.site:port", "https://my.site"),
+        ("", "https://my.site"),
+    ],
+)
+def test_origins_are_as_browsers_name_them(origin: str, right: str) -> None:
+    sentence = f"--cors {origin!r} is no site as browsers name it; write {right} or *"
+    with pytest.raises(Mistake, match=re.escape(sentence)):
+        Settings(origins=("*", origin))
+    Settings(origins=(right, "http://localhost:3000"))
+
+
+def test_threads_follow_the_device_that_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, device, threads in ((False, "cpu", cores()), (True, "cuda", 1)):
+        monkeypatch.setattr("torch.cuda.is_available", lambda there=there: there)
+        monkeypatch.setattr("torch.cuda.device_count", lambda there=there: int(there))
+        given = started(monkeypatch, "--device", "auto")
+        assert (given[4], given[1].threads) == (device, threads)
+
+
+def test_what_fails_at_the_start_ends_the_server(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Closed:
+        def __init__(self, *_: object, **__: object):
+            raise RuntimeError("a fault of ours")
+
+    async def serving(_: object) -> None:
+        raise AssertionError("it serves nevertheless")
+
+    monkeypatch.setattr("bough.server.Gate", Closed)
+    monkeypatch.setattr("uvicorn.Server.main_loop", serving)
+    with pytest.raises(SystemExit) as ended:
+        serve(folder, Settings(), "127.0.0.1", 0, "cpu", "torch")
+    assert ended.value.code
 
 
 def test_a_model_without_numbers_is_not_served(tmp_path: Path) -> None:

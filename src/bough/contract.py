@@ -23,6 +23,8 @@ EXAMPLES = (
     ("How can I learn to play the piano?", "What is the best way to learn the piano?"),
     ("A man is slicing bread.", "A dog runs along the beach."),
 )
+# A character that Python does not strip as blank; \s would mean others to other languages.
+INK = r"[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 FACTS: JSON = {
     "type": "object",
     "properties": {
@@ -54,8 +56,7 @@ FACTS: JSON = {
 
 def request_schema(tasks: Mapping[str, Task], limits: Limits) -> JSON:
     """Exactly the bodies that `read` accepts."""
-    # Blank to Python: white space and four control characters.
-    text = {"type": "string", "pattern": r"[^\s\x1c-\x1f]", "maxLength": limits.characters}
+    text = {"type": "string", "pattern": INK, "maxLength": limits.characters}
     pair = {"type": "array", "items": text, "minItems": 2, "maxItems": 2}
     forms = [
         (shape, names, words)

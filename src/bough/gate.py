@@ -1,4 +1,4 @@
-"""Around every request: the key, the headers that keep a browser safe, and the count."""
+"""Around every request: the count, the headers that keep a browser safe, and the key."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hmac
 import logging
 import re
 import time
+from collections.abc import Collection
 
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,13 +21,10 @@ log = logging.getLogger(__name__)
 class Gate:
     """The outermost layer; what fails inside it becomes a 500 with a sentence."""
 
-    def __init__(
-        self, app: ASGIApp, meters: Meters, key: str | None, open_paths: set[str], policy: str
-    ):
+    def __init__(self, app: ASGIApp, meters: Meters, paths: Collection[str], policy: str):
         self.app = app
         self.meters = meters
-        self.key = None if key is None else key.encode()
-        self.open_paths = open_paths
+        self.paths = paths
         self.headers = [
             (b"content-security-policy", policy.encode()),
             (b"x-content-type-options", b"nosniff"),
@@ -38,7 +36,9 @@ class Gate:
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
-        status = 0
+        method, path, status = scope["method"], scope["path"], 0
+        if method == "HEAD":  # as GET; the body is left out where it would be sent
+            scope = {**scope, "method": "GET"}
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -48,24 +48,37 @@ class Gate:
             await send(message)
 
         try:
-            if self._knows(scope):
-                await self.app(scope, receive, sending)
-            else:
-                await _unknown(scope, receive, sending)
+            await self.app(scope, receive, sending)
         except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            log.exception("%s %s failed", method, path)
             if status:  # too late to say anything else
                 raise
             await _failed(scope, receive, sending)
         finally:
             # A path that leads nowhere is counted under one name: anyone can make up such paths.
-            route = scope.get("route")
-            path = getattr(route, "path", "none")
-            self.meters.answered(path, status, time.perf_counter() - began)
+            known = path if path in self.paths else "none"
+            self.meters.answered(method, known, status, time.perf_counter() - began)
 
-    def _knows(self, scope: Scope) -> bool:
-        if self.key is None or scope["path"] in self.open_paths:
-            return True
+
+async def _failed(scope: Scope, receive: Receive, send: Send) -> None:
+    sentence = "the server failed; its log says more"
+    await JSONResponse({"error": sentence}, 500)(scope, receive, send)
+
+
+class Key:
+    """The innermost layer, so that a browser's question before it asks needs no key."""
+
+    def __init__(self, app: ASGIApp, key: str, open_paths: Collection[str]):
+        self.app = app
+        self.key = key.encode()
+        self.open_paths = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        free = scope["type"] != "http" or scope["path"] in self.open_paths
+        let_in = free or self._is_given(scope)
+        await (self.app if let_in else _unknown)(scope, receive, send)
+
+    def _is_given(self, scope: Scope) -> bool:
         headers = dict(scope["headers"])
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         bearer = token.strip() if scheme.lower() == b"bearer" else b""
@@ -79,11 +92,6 @@ async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
     sentence = f"{what}; send Authorization: Bearer KEY, or X-API-Key: KEY"
     response = JSONResponse({"error": sentence}, 401, {"www-authenticate": "Bearer"})
     await response(scope, receive, send)
-
-
-async def _failed(scope: Scope, receive: Receive, send: Send) -> None:
-    sentence = "the server failed; its log says more"
-    await JSONResponse({"error": sentence}, 500)(scope, receive, send)
 
 
 def policy(drawing: str) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+METHODS = ("GET", "HEAD", "OPTIONS", "POST")  # any other is counted under one name
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -39,14 +40,14 @@ class Histogram:
 class Meters:
     """Counted since the start. Requests are noted by the loop, passes under the queue's lock."""
 
-    requests: Counter[tuple[str, int]] = field(default_factory=Counter)
+    requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     passes: Histogram = field(default_factory=lambda: Histogram(TEXTS))
     busy: float = 0.0
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
-        self.requests[path, status] += 1
-        if path == "/predict":
+    def answered(self, method: str, path: str, status: int, seconds: float) -> None:
+        self.requests[method if method in METHODS else "other", path, status] += 1
+        if (method, path) == ("POST", "/predict"):
             self.seconds.add(seconds)
 
     def passed(self, texts: int, seconds: float) -> None:
@@ -55,12 +56,12 @@ class Meters:
 
     def text(self, waiting: int, room: int) -> str:
         lines = [
-            *_head("bough_requests_total", "counter", "Requests by path and status."),
+            *_head("bough_requests_total", "counter", "Requests by method, path and status."),
             *(
-                f'bough_requests_total{{path="{path}",status="{status}"}} {count}'
-                for (path, status), count in sorted(self.requests.items())
+                f'bough_requests_total{{method="{method}",path="{path}",status="{status}"}} {count}'
+                for (method, path, status), count in sorted(self.requests.items())
             ),
-            *_head("bough_request_seconds", "histogram", "Time from a request to its answer."),
+            *_head("bough_request_seconds", "histogram", "Time from a POST to its answer."),
             *self.seconds.lines("bough_request_seconds"),
             *_head("bough_pass_texts", "histogram", "Texts answered in one pass of the model."),
             *self.passes.lines("bough_pass_texts"),

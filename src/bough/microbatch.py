@@ -51,11 +51,6 @@ class Request:
     begun: float = 0.0  # when the first of its texts was taken
     done: float = 0.0
 
-    @property
-    def dropped(self) -> bool:
-        """Nobody waits for it any more, or it has failed."""
-        return self.future.done()
-
     def settle(self, number: int, answers: Answers) -> None:
         self.answers[number] = answers
         if len(self.answers) == len(self.asked):
@@ -98,9 +93,8 @@ class Microbatcher:
         self.budget = budget
         self.longest = longest
         self.meters = meters
-        self.waiting = 0  # texts in the queue
-        self._tokens = 0  # of these texts, about
         self._queue: list[Turn] = []
+        self._tokens = 0  # of the texts in the queue, about
         self._clock = 0
         self._arrivals = 0
         self._idle = 0
@@ -115,6 +109,11 @@ class Microbatcher:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Texts in the queue."""
+        return len(self._queue)
 
     @property
     def ready(self) -> bool:
@@ -143,10 +142,19 @@ class Microbatcher:
                 turn += size
                 heapq.heappush(self._queue, Turn(turn, self._arrivals, number, size, request))
             self._arrivals += 1
-            self.waiting += len(asked)
             self._tokens += sum(sizes)
             self._change.notify(len(self._threads))
+        request.future.add_done_callback(self._drop)
         return request
+
+    def _drop(self, future: Future[Request]) -> None:
+        """A request that nobody waits for any more, or that has failed, leaves the queue."""
+        if not future.cancelled() and future.exception() is None:
+            return
+        with self._change:
+            self._queue = [item for item in self._queue if not item.request.future.done()]
+            heapq.heapify(self._queue)
+            self._tokens = sum(item.tokens for item in self._queue)
 
     def patience(self) -> int:
         """Seconds after which the queue will have room again, about."""
@@ -158,15 +166,11 @@ class Microbatcher:
 
     def _take(self) -> list[Turn]:
         """The texts whose turn it is; none when the queue is closed and empty."""
-        batch: list[Turn] = []
         with self._change:
             self._idle += 1
-            while not batch:
-                while not self._queue and not self._closed:
-                    self._change.wait()
-                if not self._queue:
-                    break
-                batch = self._pop()
+            while not self._queue and not self._closed:
+                self._change.wait()
+            batch = self._pop()
             self._idle -= 1
         now = time.perf_counter()
         for item in batch:
@@ -179,12 +183,10 @@ class Microbatcher:
         batch: list[Turn] = []
         while self._queue and (not batch or self._queue[0].tokens <= budget):
             item = heapq.heappop(self._queue)
-            self.waiting -= 1
             self._tokens -= item.tokens
             self._clock = max(self._clock, item.turn)
-            if not item.request.dropped:
-                batch.append(item)
-                budget -= item.tokens
+            batch.append(item)
+            budget -= item.tokens
         return batch
 
     def _answer(self, answerer: Answerer, batch: Sequence[Turn]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import torch
 import uvicorn
@@ -27,15 +29,19 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from tokenizers import Tokenizer
 
 import bough
 from bough import contract, picture, wire
 from bough.asking import Model
-from bough.gate import Gate, policy
+from bough.connections import bounded
+from bough.gate import Gate, Key, policy
+from bough.machine import files
 from bough.meters import Meters
 from bough.microbatch import Answerer, Closed, Microbatcher, NoRoom
-from bough.mistakes import Mistake
+from bough.microbatch import Request as Waiting
+from bough.mistakes import Mistake, shorten
 from bough.model import load
 from bough.wire import Limits, Refusal
 
@@ -47,7 +53,11 @@ TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
+CONNECTIONS = 1024  # at a time, where the process may have twice as many files
 DRAINED = 16 * 2**20  # bytes of a too large body that are read, so that its sender sees the answer
+BODIES = 16  # of the largest size, that may be under way
+SHORT = 2**16  # bytes: such bodies are read while large ones fill all room
+GONE = 499  # what nginx logs when a client has left; nobody sees it but the count
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,32 @@ class Settings:
     key: str | None = None
     origins: tuple[str, ...] = ()  # of other sites' pages that may ask
 
+    def __post_init__(self) -> None:
+        if self.key is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", self.key):
+            raise Mistake(
+                "the API key is empty or has characters that a header cannot carry; "
+                "use letters, digits and signs of ASCII"
+            )
+        for origin in self.origins:
+            _check_origin(origin)
+
+
+def _check_origin(origin: str) -> None:
+    """A browser names its page's site in one form only; another would never match."""
+    if origin == "*":
+        return
+    example = "https://my.site"
+    with contextlib.suppress(ValueError):  # no address, or no port
+        parts = urlsplit(origin)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        usual = {"http": 80, "https": 443}.get(parts.scheme)
+        port = "" if parts.port in (None, usual) else f":{parts.port}"
+        if parts.scheme and host and host.isascii():
+            example = f"{parts.scheme}://{host}{port}"
+            if origin == example:
+                return
+    raise Mistake(f"--cors {shorten(origin)} is no site as browsers name it; write {example} or *")
+
 
 def serve(
     source: str | Path, settings: Settings, host: str, port: int, device: str, runtime: str
@@ -68,15 +104,8 @@ def serve(
     with _listen(host, port) as listener:
         model = _load(source, device, runtime)
         _warm(model)
-        config = uvicorn.Config(
-            build(model, settings, _name(source)),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            ws="none",
-            timeout_graceful_shutdown=math.ceil(settings.limits.timeout) + 5,
-        )
-        server = uvicorn.Server(config)
+        app = build(model, settings, _name(source))
+        server = uvicorn.Server(configure(app, settings.limits))
 
         def end(*_: object) -> None:
             server.should_exit = True
@@ -84,12 +113,34 @@ def serve(
         # For a signal before uvicorn has its own handler, and for the one that it raises again
         # when all is answered: that is then no failure.
         before = signal.signal(signal.SIGTERM, end)
-        listener.listen(config.backlog)  # who comes from now on is answered
         _greet(str(source), listener, settings)
         try:
             server.run(sockets=[listener])
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def configure(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """How uvicorn runs the app."""
+    return uvicorn.Config(
+        app,
+        http=bounded(min(CONNECTIONS, files() // 2), limits.timeout),
+        ws="none",
+        lifespan="on",  # what fails at the start ends the server
+        backlog=_backlog(),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(limits.timeout) + 5,
+    )
+
+
+def _backlog() -> int:
+    """Connections that may wait to be accepted; asyncio accepts all of them at a time.
+
+    Three times as many can be open before the first of them is counted, and refused.
+    """
+    return max(1, files() // 8)
 
 
 def _load(source: str | Path, device: str, runtime: str) -> Model:
@@ -115,13 +166,18 @@ def _greet(source: str, listener: socket.socket, settings: Settings) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """The address, taken before the model is loaded: its mistakes show at once."""
+    """The address, taken before the model is loaded: its mistakes show at once.
+
+    Who comes while the model is loaded waits for its answer.
+    """
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        *kind, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with contextlib.ExitStack() as stack:
-            listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            # With its protocol: only then asyncio sends short answers without delay.
+            listener = stack.enter_context(socket.socket(*kind))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
+            listener.listen(_backlog())  # else a second server could bind the same address
             stack.pop_all()
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else error
@@ -179,9 +235,10 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
     _add_facts(app, contract.describe(model, name), drawing)
     _add_state(app, batcher, meters)
     pages = _add_pages(app)
-    app.add_middleware(
-        Gate, meters=meters, key=settings.key, open_paths={*OPEN, *pages}, policy=policy(drawing)
-    )
+    # What is added last is outermost.
+    if settings.key is not None:
+        app.add_middleware(Key, key=settings.key, open_paths={*OPEN, *pages})
+        contract.ask_for_key(app.openapi(), OPEN)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -190,8 +247,8 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
             allow_headers=["authorization", "content-type", "x-api-key"],
             expose_headers=["retry-after", "server-timing"],
         )
-    if settings.key is not None:
-        contract.ask_for_key(app.openapi(), OPEN)
+    paths = {route.path for route in app.routes if isinstance(route, Route)}
+    app.add_middleware(Gate, meters=meters, paths=paths, policy=policy(drawing))
     return app
 
 
@@ -202,9 +259,11 @@ def _answerers(model: Model, threads: int) -> list[Answerer]:
 
 
 def _add_predict(app: FastAPI, model: Model, batcher: Microbatcher, limits: Limits) -> None:
+    bodies = Bodies(limits)
+
     async def predict(request: Request) -> Response:
-        body = await _body(request, limits)
-        asked = wire.read(body, model, limits)
+        deadline = asyncio.get_running_loop().time() + limits.timeout
+        asked = wire.read(await bodies.read(request, deadline), model, limits)
         try:
             waiting = batcher.submit(asked)
         except NoRoom:
@@ -213,8 +272,7 @@ def _add_predict(app: FastAPI, model: Model, batcher: Microbatcher, limits: Limi
         except Closed:
             raise Refusal(503, "the server is shutting down", 1) from None
         try:
-            async with asyncio.timeout(limits.timeout):
-                done = await asyncio.wrap_future(waiting.future)
+            done = await _answered(waiting, request, deadline)
         except TimeoutError:
             sentence = f"no answer within {limits.timeout:g} s; try again later"
             raise Refusal(503, sentence, batcher.patience()) from None
@@ -317,34 +375,77 @@ def _add_pages(app: FastAPI) -> list[str]:
 # Requests.
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind != "application/json":
-        what = f"{kind[: wire.SHOWN]!r}" if kind else "missing"
-        raise Refusal(415, f"the content type is {what}; send Content-Type: application/json")
-    parts, size = [], 0
-    told = request.headers.get("content-length", "")
-    if told.isdecimal() and (len(told) > 18 or int(told) > DRAINED):
-        raise _too_large(limits)
+class Bodies:
+    """Reads bodies; those of all requests together have a limit, too."""
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self.held = 0  # bytes of bodies that are not short
+
+    async def read(self, request: Request, deadline: float) -> bytes:
+        self._check_head(request)
+        parts: list[bytes] = []
+        size = held = 0
+        try:
+            async with asyncio.timeout_at(deadline):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > DRAINED:
+                        break
+                    if size <= self.limits.body:
+                        parts.append(part)
+                        held += self._hold(len(part) if size > SHORT else 0)
+        except TimeoutError:
+            sentence = f"the body did not arrive within {self.limits.timeout:g} s"
+            raise Refusal(408, sentence) from None
+        except ClientDisconnect:
+            raise Refusal(GONE, "the client has left") from None
+        finally:
+            self.held -= held
+        if size > self.limits.body:
+            raise self._too_large()
+        return b"".join(parts)
+
+    def _check_head(self, request: Request) -> None:
+        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind != "application/json":
+            what = f"{kind[: wire.SHOWN]!r}" if kind else "missing"
+            raise Refusal(415, f"the content type is {what}; send Content-Type: application/json")
+        told = request.headers.get("content-length", "")
+        if told.isdecimal() and (len(told) > 18 or int(told) > DRAINED):
+            raise self._too_large()
+
+    def _hold(self, size: int) -> int:
+        if size and self.held + size > BODIES * self.limits.body:
+            raise Refusal(503, "too many large bodies are under way; try again later", 1)
+        self.held += size
+        return size
+
+    def _too_large(self) -> Refusal:
+        most = self.limits.body
+        return Refusal(413, f"the body is larger than {most:,} bytes; send fewer texts at once")
+
+
+async def _answered(waiting: Waiting, request: Request, deadline: float) -> Waiting:
+    """The answers, waited for as long as the client waits; nothing is computed for nobody."""
+    answers = asyncio.wrap_future(waiting.future)
+    left = asyncio.ensure_future(_left(request))
     try:
-        async with asyncio.timeout(limits.timeout):
-            async for part in request.stream():
-                size += len(part)
-                if size <= limits.body:
-                    parts.append(part)
-                elif size > DRAINED:
-                    break
-    except TimeoutError:
-        raise Refusal(408, f"the body did not arrive within {limits.timeout:g} s") from None
-    except ClientDisconnect:
-        raise Refusal(400, "the body broke off") from None
-    if size > limits.body:
-        raise _too_large(limits)
-    return b"".join(parts)
+        async with asyncio.timeout_at(deadline):
+            either: set[asyncio.Future[Any]] = {answers, left}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not answers.done():
+            raise Refusal(GONE, "the client has left")
+        return answers.result()
+    finally:
+        answers.cancel()
+        left.cancel()
 
 
-def _too_large(limits: Limits) -> Refusal:
-    return Refusal(413, f"the body is larger than {limits.body:,} bytes; send fewer texts at once")
+async def _left(request: Request) -> None:
+    """After the body, a client has nothing more to tell but that it leaves."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _refused(_: Request, refusal: Refusal) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +26,12 @@ class Limits:
     texts: int = 256  # in a request
     characters: int = 20_000  # in a text
     queue: int = 1024  # texts that may wait
-    timeout: float = 30.0  # seconds from a request to its answer
+    timeout: float = 30.0  # seconds from a request's head to its answer
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value <= 0:
-                raise Mistake(f"the limit of {name} is {value}; expected more than nothing")
+            if not 0 < value < math.inf:  # nor nan
+                raise Mistake(f"the limit of {name} is {value}; expected a number above 0")
         if self.queue < self.texts:
             raise Mistake(
                 f"a queue of {self.queue} texts cannot hold one request of {self.texts}; "

@@ -105,15 +105,17 @@ def serve(
         missing = f"serving needs {error.name}"
         raise Mistake(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
     from bough.machine import cores
+    from bough.model import device_of
     from bough.wire import Limits
 
+    device = str(device_of(device))
     start(
         run,
         Settings(
             limits=Limits(body, texts, characters, queue, timeout),
             threads=threads or (cores() if device == "cpu" else 1),
             tokens=tokens,
-            key=api_key or None,
+            key=None if api_key is None else api_key.strip(),
             origins=tuple(cors or ()),
         ),
         host,
