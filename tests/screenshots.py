@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
+from bough.app import Settings
 from bough.model import load
-from bough.server import Settings
 
 from .browser import Browser
 from .serving import beside

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
+from bough.app import Settings, build
 from bough.asking import Answer, Text
 from bough.model import MultiTaskModel
-from bough.server import Settings, build, configure
+from bough.server import configure
 
 from . import tiny
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from bough.app import Settings
 from bough.model import MultiTaskModel
-from bough.server import Settings
 
 from .browser import Browser, executable
 from .serving import beside, model

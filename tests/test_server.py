@@ -24,6 +24,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from bough.app import BODIES, Settings, build
 from bough.asking import Text
 from bough.cli import app as cli
 from bough.contract import INK, describe
@@ -31,7 +32,7 @@ from bough.machine import cores
 from bough.microbatch import Answers, Asked
 from bough.mistakes import Mistake
 from bough.model import MultiTaskModel, load
-from bough.server import BODIES, Settings, build, serve
+from bough.server import serve
 from bough.wire import Limits
 
 from .serving import Client, Server, Told, beside, in_threads, model, same, served, some_texts
@@ -850,7 +851,7 @@ def test_what_fails_at_the_start_ends_the_server(
     async def serving(_: object) -> None:
         raise AssertionError("it serves nevertheless")
 
-    monkeypatch.setattr("bough.server.Gate", Closed)
+    monkeypatch.setattr("bough.app.Gate", Closed)
     monkeypatch.setattr("uvicorn.Server.main_loop", serving)
     with pytest.raises(SystemExit) as ended:
         serve(folder, Settings(), "127.0.0.1", 0, "cpu", "torch")

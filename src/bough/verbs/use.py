@@ -99,7 +99,7 @@ def serve(
 ) -> None:
     """Answer over HTTP, with a page to try the model."""
     try:
-        from bough.server import Settings
+        from bough.app import Settings
         from bough.server import serve as start
     except ModuleNotFoundError as error:
         missing = f"serving needs {error.name}"

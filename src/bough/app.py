@@ -1,0 +1,342 @@
+"""The HTTP API and the page of one model, as an app.
+
+The loop reads requests and writes answers; threads of `microbatch` do the model's passes. A request
+is either refused with one sentence or accepted, and what is accepted is answered, even when the
+process is told to end in the meantime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
+from tokenizers import Tokenizer
+
+import bough
+from bough import contract, picture, wire
+from bough.asking import Model
+from bough.gate import Gate, Key, policy
+from bough.meters import Meters
+from bough.microbatch import Answerer, Closed, Microbatcher, NoRoom
+from bough.microbatch import Request as Waiting
+from bough.mistakes import Mistake, shorten
+from bough.wire import Limits, Refusal
+
+OPEN = ("/health", "/ready")  # answered without a key
+PAGES = {"/": "index.html", "/docs": "docs.html"}
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+DRAINED = 16 * 2**20  # bytes of a too large body that are read, so that its sender sees the answer
+BODIES = 16  # of the largest size, that may be under way
+SHORT = 2**16  # bytes: such bodies are read while large ones fill all room
+GONE = 499  # what nginx logs when a client has left; nobody sees it but the count
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the server runs."""
+
+    limits: Limits = field(default_factory=Limits)
+    threads: int = 1  # passes at a time
+    tokens: int = 1024  # of one pass, about
+    key: str | None = None
+    origins: tuple[str, ...] = ()  # of other sites' pages that may ask
+
+    def __post_init__(self) -> None:
+        if self.key is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", self.key):
+            raise Mistake(
+                "the API key is empty or has characters that a header cannot carry; "
+                "use letters, digits and signs of ASCII"
+            )
+        for origin in self.origins:
+            _check_origin(origin)
+
+
+def _check_origin(origin: str) -> None:
+    """A browser names its page's site in one form only; another would never match."""
+    if origin == "*":
+        return
+    example = "https://my.site"
+    with contextlib.suppress(ValueError):  # no address, or no port
+        parts = urlsplit(origin)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        usual = {"http": 80, "https": 443}.get(parts.scheme)
+        port = "" if parts.port in (None, usual) else f":{parts.port}"
+        if parts.scheme and host and host.isascii():
+            example = f"{parts.scheme}://{host}{port}"
+            if origin == example:
+                return
+    raise Mistake(f"--cors {shorten(origin)} is no site as browsers name it; write {example} or *")
+
+
+def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
+    """The app for a model; its threads live as long as the app's lifespan."""
+    limits = settings.limits
+    meters = Meters()
+    batcher = Microbatcher(
+        _answerers(model, settings.threads), limits.queue, settings.tokens, model.longest, meters
+    )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        batcher.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(batcher.close)
+
+    app = FastAPI(
+        title="bough",
+        version=bough.__version__,
+        description=f"Answers of {len(model.tasks)} tasks from one model ({model.plan.text}).",
+        lifespan=lifespan,
+        docs_url=None,  # the usual page fetches its code from elsewhere; ours is at /docs
+        redoc_url=None,
+        exception_handlers={Refusal: _refused, HTTPException: _http_error},
+    )
+    drawing = picture.svg(model.plan)
+    _add_predict(app, model, batcher, limits)
+    _add_facts(app, contract.describe(model, name), drawing)
+    _add_state(app, batcher, meters)
+    pages = _add_pages(app)
+    # What is added last is outermost.
+    if settings.key is not None:
+        app.add_middleware(Key, key=settings.key, open_paths={*OPEN, *pages})
+        contract.ask_for_key(app.openapi(), OPEN)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-api-key"],
+            expose_headers=["retry-after", "server-timing"],
+        )
+    paths = {route.path for route in app.routes if isinstance(route, Route)}
+    app.add_middleware(Gate, meters=meters, paths=paths, policy=policy(drawing))
+    return app
+
+
+def _answerers(model: Model, threads: int) -> list[Answerer]:
+    """One per thread: the weights are common, a tokenizer is not made for several threads."""
+    words = model.tokenizer.to_str()
+    return [replace(model, tokenizer=Tokenizer.from_str(words)).answer for _ in range(threads)]
+
+
+def _add_predict(app: FastAPI, model: Model, batcher: Microbatcher, limits: Limits) -> None:
+    bodies = Bodies(limits)
+
+    async def predict(request: Request) -> Response:
+        deadline = asyncio.get_running_loop().time() + limits.timeout
+        asked = wire.read(await bodies.read(request, deadline), model, limits)
+        try:
+            waiting = batcher.submit(asked)
+        except NoRoom:
+            sentence = f"the queue has no room for {len(asked)} more; try again later"
+            raise Refusal(503, sentence, batcher.patience()) from None
+        except Closed:
+            raise Refusal(503, "the server is shutting down", 1) from None
+        try:
+            done = await _answered(waiting, request, deadline)
+        except TimeoutError:
+            sentence = f"no answer within {limits.timeout:g} s; try again later"
+            raise Refusal(503, sentence, batcher.patience()) from None
+        queue, compute = done.begun - done.arrived, done.done - done.begun
+        return Response(
+            to_json({"answers": [{t: a.plain() for t, a in answers.items()} for answers in done]}),
+            media_type="application/json",
+            headers={
+                "server-timing": f"queue;dur={queue * 1e3:.2f}, model;dur={compute * 1e3:.2f}"
+            },
+        )
+
+    schema = contract.request_schema(model.tasks, limits)
+    app.post(
+        "/predict",
+        summary="Answer texts",
+        description="Every text, or pair of texts, is answered by the chosen tasks, or by all "
+        "that fit. Answers come in the order of the texts.",
+        responses={
+            200: contract.content(contract.answers_schema(model.tasks), "The answers, in order."),
+            **contract.errors(400, 408, 413, 415, 422, 503),
+        },
+        openapi_extra={
+            "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}
+        },
+        response_class=Response,
+    )(predict)
+
+
+def _add_facts(app: FastAPI, facts: Mapping[str, Any], drawing: str) -> None:
+    text = to_json(facts)
+
+    async def tasks() -> Response:
+        return Response(text, media_type="application/json")
+
+    async def plan() -> Response:
+        return Response(drawing, media_type=TYPES[".svg"])
+
+    app.get(
+        "/tasks",
+        summary="The tasks, the plan, and what is computed once for several tasks.",
+        responses={200: contract.content(contract.FACTS, "What the model can be asked.")},
+        response_class=Response,
+    )(tasks)
+    app.get("/plan.svg", include_in_schema=False)(plan)
+
+
+def _add_state(app: FastAPI, batcher: Microbatcher, meters: Meters) -> None:
+    state = {
+        "type": "object",
+        "properties": {"status": {"type": "string"}},
+        "required": ["status"],
+    }
+
+    async def health() -> Response:
+        return JSONResponse({"status": "alive"})
+
+    async def ready() -> Response:
+        if not batcher.ready:
+            raise Refusal(503, "the queue is full, or the server ends", batcher.patience())
+        return JSONResponse({"status": "ready"})
+
+    async def metrics() -> Response:
+        return PlainTextResponse(meters.text(batcher.waiting, batcher.room))
+
+    alive: contract.Responses = {200: contract.content(state, "Yes.")}
+    app.get("/health", summary="Is the process alive?", responses=alive)(health)
+    app.get("/ready", summary="Are requests taken?", responses={**alive, **contract.errors(503)})(
+        ready
+    )
+    app.get(
+        "/metrics",
+        summary="Counts since the start, for Prometheus.",
+        response_description="Prometheus text.",
+        response_class=PlainTextResponse,
+    )(metrics)
+
+
+def _add_pages(app: FastAPI) -> list[str]:
+    """The page's files, read once; they hold nothing of the model, so they need no key."""
+    folder = resources.files("bough") / "page"
+    files = {item.name: item.read_bytes() for item in folder.iterdir() if item.is_file()}
+    paths = PAGES | {f"/page/{name}": name for name in files}
+
+    def sender(name: str) -> Callable[[], Any]:
+        async def send() -> Response:
+            return Response(
+                files[name],
+                media_type=TYPES[Path(name).suffix],
+                headers={"cache-control": "no-cache"},
+            )
+
+        return send
+
+    for path, name in paths.items():
+        app.get(path, include_in_schema=False)(sender(name))
+    return list(paths)
+
+
+# Requests.
+
+
+class Bodies:
+    """Reads bodies; those of all requests together have a limit, too."""
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self.held = 0  # bytes of bodies that are not short
+
+    async def read(self, request: Request, deadline: float) -> bytes:
+        self._check_head(request)
+        parts: list[bytes] = []
+        size = held = 0
+        try:
+            async with asyncio.timeout_at(deadline):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > DRAINED:
+                        break
+                    if size <= self.limits.body:
+                        parts.append(part)
+                        held += self._hold(len(part) if size > SHORT else 0)
+        except TimeoutError:
+            sentence = f"the body did not arrive within {self.limits.timeout:g} s"
+            raise Refusal(408, sentence) from None
+        except ClientDisconnect:
+            raise Refusal(GONE, "the client has left") from None
+        finally:
+            self.held -= held
+        if size > self.limits.body:
+            raise self._too_large()
+        return b"".join(parts)
+
+    def _check_head(self, request: Request) -> None:
+        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind != "application/json":
+            what = f"{kind[: wire.SHOWN]!r}" if kind else "missing"
+            raise Refusal(415, f"the content type is {what}; send Content-Type: application/json")
+        told = request.headers.get("content-length", "")
+        if told.isdecimal() and (len(told) > 18 or int(told) > DRAINED):
+            raise self._too_large()
+
+    def _hold(self, size: int) -> int:
+        if size and self.held + size > BODIES * self.limits.body:
+            raise Refusal(503, "too many large bodies are under way; try again later", 1)
+        self.held += size
+        return size
+
+    def _too_large(self) -> Refusal:
+        most = self.limits.body
+        return Refusal(413, f"the body is larger than {most:,} bytes; send fewer texts at once")
+
+
+async def _answered(waiting: Waiting, request: Request, deadline: float) -> Waiting:
+    """The answers, waited for as long as the client waits; nothing is computed for nobody."""
+    answers = asyncio.wrap_future(waiting.future)
+    left = asyncio.ensure_future(_left(request))
+    try:
+        async with asyncio.timeout_at(deadline):
+            either: set[asyncio.Future[Any]] = {answers, left}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not answers.done():
+            raise Refusal(GONE, "the client has left")
+        return answers.result()
+    finally:
+        answers.cancel()
+        left.cancel()
+
+
+async def _left(request: Request) -> None:
+    """After the body, a client has nothing more to tell but that it leaves."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _refused(_: Request, refusal: Refusal) -> Response:
+    return JSONResponse({"error": str(refusal)}, refusal.status, refusal.headers)
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    sentence = {
+        404: f"there is nothing at {request.url.path[: wire.SHOWN]!r}; see /docs",
+        405: f"{request.url.path} does not take {request.method}; see /docs",
+    }.get(error.status_code, str(error.detail))
+    return JSONResponse({"error": sentence}, error.status_code, error.headers)
