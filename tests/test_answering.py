@@ -405,6 +405,17 @@ def test_the_columns_to_read_can_be_named(
         answer_file(folder, str(tmp_path / "in.txt"), out, Choice(text=("review",)))
 
 
+def test_texts_that_were_cut_are_counted(
+    model: MultiTaskModel, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "tree " * 2 * model.longest
+    (tmp_path / "in.txt").write_text(f"a leaf\n{long}\n{long}\tone\n", encoding="utf-8")
+    answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.jsonl")
+    assert f"cut after {model.longest} tokens: 2 of them" in capsys.readouterr().err
+    found = read_jsonl(tmp_path / "out.jsonl")
+    assert ["cut" in row["mood"] for row in found[:2]] == [False, True]
+
+
 def test_a_text_is_no_file(folder: str) -> None:
     found = CliRunner().invoke(app, ["predict", folder, "A fine film."])
     assert isinstance(found.exception, Mistake)

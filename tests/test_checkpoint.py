@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from bough import encoder
+from bough.asking import Text
 from bough.batches import Pack, tokenise
 from bough.checkpoint import READERS, write_checkpoint, write_transformers
 from bough.families import FAMILIES
 from bough.mistakes import Mistake
-from bough.model import MultiTaskModel, Text
+from bough.model import MultiTaskModel
 from bough.tasks import Task
 from bough.walk import Walk
 
@@ -65,7 +66,8 @@ def written(model: MultiTaskModel, folder: Path, task: str, trunk: bool = False)
 
 def logits(model: MultiTaskModel, task: str, texts: list[Text]) -> Tensor:
     """Our outputs in transformers' form: [0, z] for two classes, numbers in their range."""
-    z = by_number(model.outputs(texts, [(task,)] * len(texts))[task])
+    asked = [(task,)] * len(texts)
+    z = by_number(model.outputs(*model.forms(texts, asked), asked)[task])
     if model.tasks[task].kind == "regress":
         low, high = model.tasks[task].range or (0, 1)
         return low + z * (high - low)

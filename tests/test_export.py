@@ -101,7 +101,7 @@ def worst(model: MultiTaskModel, other: MultiTaskModel, texts: list[Text],
           asked: list[tuple[str, ...]] | None = None) -> float:  # fmt: skip
     """The largest difference of any output of any task."""
     asked = asked or [model.asked(text, None, i) for i, text in enumerate(texts)]
-    ours, theirs = model.outputs(texts, asked), other.outputs(texts, asked)
+    ours, theirs = (m.outputs(*m.forms(texts, asked), asked) for m in (model, other))
     assert ours.keys() == theirs.keys()
     for task in ours:
         assert sorted(ours[task][0]) == sorted(theirs[task][0])

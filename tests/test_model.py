@@ -259,6 +259,15 @@ def test_a_folder_with_other_things_in_it_is_not_saved_into(
     assert (tmp_path / "README.md").read_text() == "my own"
 
 
+def test_what_is_cut_is_marked(model: MultiTaskModel) -> None:
+    single = next(name for name, task in model.tasks.items() if not task.paired)
+    long = "tree " * 2 * model.longest
+    short, cut = model.predict(["a leaf", long], single)
+    assert (short[single].cut, cut[single].cut) == (False, True)
+    assert "cut" not in short[single].plain()
+    assert cut[single].plain()["cut"] is True
+
+
 def test_a_model_is_shown_in_a_line(model: MultiTaskModel) -> None:
     shown = repr(model)
     assert "\n" not in shown

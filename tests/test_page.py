@@ -131,7 +131,7 @@ def test_the_servers_own_refusal_is_shown(browser: Browser) -> None:
     browser.run(f"document.querySelector('#first').value = {json.dumps('a' * 20_001)}")
     browser.click("#ask")
     browser.until("document.querySelector('#error').innerText !== ''")
-    wanted = "Text 1 has 20,001 characters; at most 20,000 are read."
+    wanted = "Text 1 has 20,001 characters; at most 20,000 are taken."
     assert browser.text("#error") == wanted
     refused = [words for words in browser.complaints() if "422" in words]
     assert len(refused) == 1
@@ -224,6 +224,14 @@ def test_the_api_page(browser: Browser, url: str) -> None:
     assert f"curl {url}/predict" in browser.text("#curl")
     assert "a number from 0 to 5" in browser.text("#tasks")
     assert "POST /predict" in browser.text("#paths")
+
+
+def test_a_text_that_is_cut_is_marked(browser: Browser, made: MultiTaskModel) -> None:
+    browser.type("#first", "tree " * 2 * made.longest)
+    browser.click("#ask")
+    browser.until("document.querySelectorAll('.card').length === 3")
+    said = f"Only the first {made.longest} tokens were read."
+    assert said in browser.text(".card[data-task=mood]")
 
 
 def test_a_question_that_is_wrong_ends_the_one_before(browser: Browser) -> None:

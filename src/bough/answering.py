@@ -76,24 +76,31 @@ def _answer(model: Model, asked: Questions, target: Path | None) -> None:
     found = progress(answers(model, asked.rows), asked.total, "answering")
     if target is None:
         try:
-            _write(found, _JSONL(sys.stdout))
+            _, cut = _write(found, _JSONL(sys.stdout))
         except BrokenPipeError:  # the reader has seen enough, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return
     else:
         with replacing(target) as file:
             jsonl = target.suffix == ".jsonl"
-            rows = _write(found, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
+            rows, cut = _write(found, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
         print(f"{rows:,} {'row' if rows == 1 else 'rows'} answered: {target}", file=sys.stderr)
+    if cut:
+        print(f"cut after {model.longest:,} tokens: {cut:,} of them", file=sys.stderr)
     if asked.left_out.count:
         print(asked.left_out, file=sys.stderr)
 
 
-def _write(found: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV) -> int:
-    rows = 0
+def _write(
+    found: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV
+) -> tuple[int, int]:
+    """How many rows there were, and in how many a text was cut."""
+    rows = cut = 0
     for label, answered in found:
         writer.write(label, answered)
         rows += 1
-    return rows
+        cut += any(answer.cut for answer in answered.values())
+    return rows, cut
 
 
 def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, dict[str, Answer]]]:

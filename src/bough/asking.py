@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,19 @@ class Answer:
     score: float | None = None  # probability of the label
     probabilities: Mapping[str, float] | None = None
     value: float | None = None
+    cut: bool = False  # the text is longer than the model reads; only its beginning was judged
 
     def plain(self) -> dict[str, Any]:
         """For JSON: without what does not apply, and no more digits than single precision has."""
-        return {k: _rounded(v) for k, v in vars(self).items() if v is not None}
+        return {k: _rounded(v) for k, v in vars(self).items() if v is not None and v is not False}
+
+
+class Form(NamedTuple):
+    """The sequences of all texts that some task reads in one form: whole, or a pair's apart."""
+
+    sequences: Sequences
+    places: dict[int, tuple[int, ...]]  # number of a text -> its sequences
+    cut: frozenset[int]  # texts that are longer than the model reads
 
 
 def _kind(task: Task) -> str:
@@ -107,7 +116,7 @@ class Model(ABC):
 
     @abstractmethod
     def outputs(
-        self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]
+        self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
     ) -> dict[str, tuple[list[int], Tensor]]:
         """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
 
@@ -166,9 +175,11 @@ class Model(ABC):
                 break
             texts, names = zip(*window, strict=True)
             out: list[dict[str, Answer]] = [{} for _ in window]
-            for task, (numbers, outputs) in self.outputs(texts, names).items():
+            whole, apart = self.forms(texts, names)
+            for task, (numbers, outputs) in self.outputs(whole, apart, names).items():
+                cut = (apart if self.tasks[task].twin else whole).cut
                 for number, answer in zip(numbers, self._answers(task, outputs), strict=True):
-                    out[number][task] = answer
+                    out[number][task] = replace(answer, cut=True) if number in cut else answer
             for found, wanted in zip(out, names, strict=True):
                 yield {task: found[task] for task in wanted}
         if fault is not None:
@@ -221,10 +232,11 @@ class Model(ABC):
             for best, shares in zip(values.tolist(), probabilities.tolist(), strict=True)
         ]
 
-    def tokenised(
-        self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]], twin: bool
-    ) -> tuple[Sequences, dict[int, tuple[int, ...]]]:
-        """The sequences of all texts that some task reads whole, or apart; and whose they are."""
+    def forms(self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]) -> tuple[Form, Form]:
+        """The texts as tokens: those that some task reads whole, and those read apart."""
+        return self._form(texts, asked, False), self._form(texts, asked, True)
+
+    def _form(self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]], twin: bool) -> Form:
         parts: list[tuple[str, ...]] = []
         places: dict[int, tuple[int, ...]] = {}
         for number, (text, tasks) in enumerate(zip(texts, asked, strict=True)):
@@ -233,7 +245,9 @@ class Model(ABC):
                 own = [(word,) for word in words] if twin else [words]
                 places[number] = tuple(range(len(parts), len(parts) + len(own)))
                 parts += own
-        return tokenise(parts, self.tokenizer, self.longest)[0], places
+        sequences, cut = tokenise(parts, self.tokenizer, self.longest)
+        long = frozenset(number for number, own in places.items() if cut[list(own)].any())
+        return Form(sequences, places, long)
 
     # Vectors.
 

@@ -53,8 +53,8 @@ class Sequences:
 
 def tokenise(
     texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, longest: int
-) -> tuple[Sequences, int]:
-    """Each text, or joint pair, as one sequence; and how many were cut to the longest length.
+) -> tuple[Sequences, NDArray[np.bool_]]:
+    """Each text, or joint pair, as one sequence; and which were cut to the longest length.
 
     A pair that is too long loses tokens from the longer text first.
     """
@@ -67,7 +67,7 @@ def tokenise(
     for encoding, start, end in zip(encodings, bounds, bounds[1:], strict=False):
         ids[start:end] = encoding.ids
         types[start:end] = encoding.type_ids
-    cut = sum(1 for encoding in encodings if encoding.overflowing)
+    cut = np.fromiter((bool(e.overflowing) for e in encodings), np.bool_, len(encodings))
     return Sequences(ids, types, bounds), cut
 
 
@@ -166,7 +166,7 @@ class Examples:
         seats = np.arange(len(sequences)).reshape(-1, 2 if task.twin else 1)
         kind = torch.long if task.kind == "classify" else torch.float32
         targets = None if rows.labels is None else torch.tensor(rows.labels, dtype=kind)
-        return cls(sequences, seats, targets, cut)
+        return cls(sequences, seats, targets, int(cut.sum()))
 
     def __len__(self) -> int:
         return len(self.seats)

@@ -45,9 +45,10 @@ FACTS: JSON = {
             },
         },
         "work": {"type": "object", "description": "Steps for a text, a pair, each text of a pair."},
+        "longest": {"type": "integer", "description": "Tokens of a text that are read."},
         "examples": {"type": "array", "description": "Texts, and pairs as lists of two."},
     },
-    "required": ["model", "plan", "tasks", "work", "examples"],
+    "required": ["model", "plan", "tasks", "work", "longest", "examples"],
 }
 
 
@@ -112,9 +113,9 @@ def _answer_schema(task: Task) -> JSON:
     if task.kind == "regress":
         low, high = task.range or (None, None)
         words = f"A number from {low:g} to {high:g}."
-        return _object({"value": {"type": "number"}}, words)
+        return _answer({"value": {"type": "number"}}, words)
     labels = list(task.labels or ())
-    return _object(
+    return _answer(
         {
             "label": {"type": "string", "enum": labels},
             "score": share,
@@ -122,6 +123,13 @@ def _answer_schema(task: Task) -> JSON:
         },
         "The likeliest label, its probability, and all probabilities.",
     )
+
+
+def _answer(properties: JSON, description: str) -> JSON:
+    schema = _object(properties, description)
+    words = "The text is longer than the model reads; only its beginning was judged."
+    schema["properties"] = {**properties, "cut": {"type": "boolean", "description": words}}
+    return schema
 
 
 def _object(properties: JSON, description: str) -> JSON:
@@ -146,7 +154,7 @@ def errors(*statuses: int) -> Responses:
         413: "The body is too large.",
         415: "The content type is not JSON.",
         422: "The body is JSON, and not a request; the sentence says why.",
-        503: "No room or no time; `Retry-After` says when to try again.",
+        503: "No room or no time; Retry-After says when to try again.",
     }
     error = {
         "type": "object",
@@ -198,6 +206,7 @@ def describe(model: Model, name: str) -> JSON:
             for form, names in (("text", single), ("pair", joint), ("twins", twin))
             if names
         },
+        "longest": model.longest,
         "examples": _examples(model),
     }
 

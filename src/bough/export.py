@@ -177,8 +177,9 @@ def _check(
     if worse:
         worst = max(worse, key=lambda change: change.drop)
         raise Mistake(
-            f"int8 costs task {worst.task!r} {worst.drop:.4f} of its dev {worst.metric}, and "
-            f"--tolerance is {tolerance:g}; nothing was written: allow more, or leave --int8 out"
+            f"int8 costs task {worst.task!r} {worst.drop:.4f} of its dev {worst.metric} on "
+            f"{len(rows[worst.task]):,} rows, and --tolerance is {tolerance:g}; nothing was "
+            f"written: allow more of it, or leave --int8 out"
         )
     return after
 
@@ -189,7 +190,8 @@ def dev_scores(model: Model, rows: Mapping[str, Rows]) -> Scores:
     for name, own in rows.items():
         task = model.tasks[name]
         texts = [text_of(parts) for parts in own.texts]
-        numbers, outputs = model.outputs(texts, [(name,)] * len(texts))[name]
+        asked = [(name,)] * len(texts)
+        numbers, outputs = model.outputs(*model.forms(texts, asked), asked)[name]
         found: dict[int, Any] = dict(zip(numbers, answers(task, outputs)[0].tolist(), strict=True))
         predicted = np.array([found[number] for number in range(len(texts))])
         out[name] = judged(task, predicted, np.array(own.labels), intervals=True)

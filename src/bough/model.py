@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from bough import card
-from bough.asking import Model, Text, read_words
+from bough.asking import Form, Model, read_words
 from bough.batches import Pack, Sequences, by_tokens
 from bough.files import write_atomically
 from bough.hub import asking_the_hub, from_hub
@@ -40,11 +40,11 @@ class MultiTaskModel(Model):
 
     @torch.inference_mode()
     def outputs(
-        self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]
+        self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
     ) -> dict[str, tuple[list[int], Tensor]]:
         """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
         out: dict[str, tuple[list[int], list[Tensor]]] = {}
-        for numbers, seats, pack in self._packs(texts, asked):
+        for numbers, seats, pack in self._packs(whole, apart, asked):
             for task, outputs in self.network(pack, seats).items():
                 found = out.setdefault(task, ([], []))
                 found[0].extend(numbers[task])
@@ -52,32 +52,35 @@ class MultiTaskModel(Model):
         return {task: (numbers, torch.cat(parts)) for task, (numbers, parts) in out.items()}
 
     def _packs(
-        self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]
+        self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
     ) -> Iterator[tuple[dict[str, list[int]], dict[str, Tensor], Pack]]:
         """Parts of similar length: whose texts they hold, where, and their sequences."""
-        whole, whole_of = self.tokenised(texts, asked, twin=False)
-        apart, apart_of = self.tokenised(texts, asked, twin=True)
-        lengths = np.zeros(len(texts), np.int64)
-        for sequences, places in ((whole, whole_of), (apart, apart_of)):
-            for number, place in places.items():
-                lengths[number] += sequences.lengths[list(place)].sum()
+        lengths = np.zeros(len(asked), np.int64)
+        for form in (whole, apart):
+            sizes = form.sequences.lengths
+            for number, place in form.places.items():
+                lengths[number] += sizes[list(place)].sum()
         for part in by_tokens(lengths, TOKENS):
             numbers: dict[str, list[int]] = {}
             seats: dict[str, list[list[int]]] = {}
             chosen: list[list[int]] = [[], []]
-            shift = sum(len(whole_of[n]) for n in part.tolist() if n in whole_of)
+            shift = sum(len(whole.places[n]) for n in part.tolist() if n in whole.places)
             for number in part.tolist():
                 base = len(chosen[0]), shift + len(chosen[1])
-                chosen[0] += whole_of.get(number, ())
-                chosen[1] += apart_of.get(number, ())
+                chosen[0] += whole.places.get(number, ())
+                chosen[1] += apart.places.get(number, ())
                 for task in asked[number]:
                     at = base[1] if self.tasks[task].twin else base[0]
                     numbers.setdefault(task, []).append(number)
                     seats.setdefault(task, []).append(
                         [at, at + 1] if self.tasks[task].twin else [at]
                     )
-            parts = [(whole, np.array(chosen[0], np.int64)), (apart, np.array(chosen[1], np.int64))]
-            pack = Pack.of([(s, c) for s, c in parts if len(c)]).to(self.device)
+            parts = [
+                (form.sequences, np.array(own, np.int64))
+                for form, own in zip((whole, apart), chosen, strict=True)
+                if own
+            ]
+            pack = Pack.of(parts).to(self.device)
             yield numbers, {t: torch.tensor(s) for t, s in seats.items()}, pack
 
     @torch.inference_mode()

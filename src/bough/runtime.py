@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bough.asking import Model, Text, read_words
+from bough.asking import Form, Model, read_words
 from bough.batches import Ints, Sequences
 from bough.mistakes import Mistake
 from bough.network import Network
@@ -49,7 +49,7 @@ class OnnxModel(Model):
     pairs: Any = None  # the same; None where no task reads its texts apart
 
     def outputs(
-        self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]
+        self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
     ) -> dict[str, tuple[list[int], Tensor]]:
         """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
         numbers: dict[str, list[int]] = {}
@@ -57,11 +57,10 @@ class OnnxModel(Model):
             for name in names:
                 numbers.setdefault(name, []).append(number)
         out: dict[str, tuple[list[int], Tensor]] = {}
-        for twin in (False, True):
+        for twin, (sequences, places, _) in ((False, whole), (True, apart)):
             tasks = [name for name in numbers if self.tasks[name].twin == twin]
             if not tasks:
                 continue
-            sequences, places = self.tokenised(texts, asked, twin)
             own = {n: tuple(t for t in asked[n] if self.tasks[t].twin == twin) for n in places}
             chosen = [own[number] for number, seats in places.items() for _ in seats]
             read = self._read(sequences, chosen)

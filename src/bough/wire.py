@@ -50,12 +50,15 @@ class Refusal(Exception):
 
 def read(body: bytes, model: Model, limits: Limits) -> list[Asked]:
     """The texts of a body with the tasks that are to answer each; or a Refusal."""
+    if not body.strip():
+        raise Refusal(400, f"the body is empty; send an object like {EXAMPLE}")
     try:
         found = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise Refusal(400, f"the body is not JSON ({error})") from None
     if not isinstance(found, dict):
-        raise Refusal(422, f"the body is {_kind(found)}; expected an object like {EXAMPLE}")
+        kind = "a list" if isinstance(found, list) else _kind(found)
+        raise Refusal(422, f"the body is {kind}; expected an object like {EXAMPLE}")
     for key in found:
         if key not in KEYS:
             hint = nearest(key[:SHOWN], KEYS)
@@ -100,7 +103,7 @@ def _asked(
             raise Refusal(
                 422,
                 f"text {number + 1} has {len(part):,} characters; "
-                f"at most {limits.characters:,} are read",
+                f"at most {limits.characters:,} are taken",
             )
     text: Text = (parts[0], parts[1]) if pair else parts[0]
     try:

@@ -11,6 +11,11 @@ async function load() {
   find("curl").textContent =
     `curl ${location.origin}/predict -H "Content-Type: application/json"${key} \\\n` +
     `  -d '${JSON.stringify({ texts })}'`;
+  const limits = bodyOf(schema.paths["/predict"].post);
+  const most = first(limits, "texts").maxItems;
+  const longest = first(limits, "maxLength");
+  find("limits").textContent =
+    `A request has at most ${count(most)} texts, a text at most ${count(longest)} characters.`;
   find("tasks").replaceChildren(
     row("th", "task", "reads", "answers"),
     ...Object.entries(facts.tasks).map(([name, task]) =>
@@ -21,6 +26,22 @@ async function load() {
     Object.entries(methods).map(([method, operation]) => section(path, method, operation)),
   );
   find("paths").replaceChildren(...sections);
+  const asked = await fetchWithKey("/predict", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ texts }),
+  });
+  find("answer").textContent = JSON.stringify(await asked.json(), null, 1);
+}
+
+const bodyOf = (operation) => operation.requestBody?.content["application/json"].schema;
+const count = (number) => number.toLocaleString("en");
+
+/** The first value of this key, however deep. */
+function first(schema, key) {
+  if (schema === null || typeof schema !== "object") return undefined;
+  if (key in schema) return schema[key];
+  return Object.values(schema).map((inner) => first(inner, key)).find((found) => found !== undefined);
 }
 
 function answers(task) {
@@ -35,7 +56,7 @@ function section(path, method, operation) {
   const statuses = Object.entries(operation.responses).map(([status, response]) =>
     row("td", status, response.description),
   );
-  const body = operation.requestBody?.content["application/json"].schema;
+  const body = bodyOf(operation);
   return make(
     "section",
     { class: "panel" },

@@ -138,7 +138,10 @@ function card(name, answer) {
   const said = number ? answer.value.toFixed(2) : answer.label;
   const body = number ? scale(answer.value, task.range) : bars(answer, task.labels);
   const head = make("header", {}, make("h3", {}, name), make("span", { class: "said" }, said));
-  const node = make("article", { class: "panel card", "data-task": name }, head, ...body);
+  const cut = answer.cut
+    ? make("p", { class: "pale cut" }, `Only the first ${facts.longest} tokens were read.`)
+    : null;
+  const node = make("article", { class: "panel card", "data-task": name }, head, ...body, cut);
   node.addEventListener("mouseenter", () => show(name));
   node.addEventListener("mouseleave", () => show(chosen()));
   return node;
