@@ -58,10 +58,12 @@ def _plain(value: float) -> str:
 
 
 def _front_words(found: Comparison) -> Markup | None:
-    told = [f"{AXES[axis]}: {', '.join(labels)}" for axis, labels in found.fronts.items() if labels]
+    told = [
+        f"by {AXES[axis]} {', '.join(labels)}" for axis, labels in found.fronts.items() if labels
+    ]
     if not told:
         return None
-    text = "On the dashed front no other variant is both cheaper and better. " + "; ".join(told)
+    text = "On the dashed front no other variant is both cheaper and better: " + "; ".join(told)
     return element("p", f"{text}. Bars are 95 % intervals.", class_="pale")
 
 

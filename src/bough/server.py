@@ -7,6 +7,7 @@ import math
 import signal
 import socket
 import sys
+from errno import EADDRNOTAVAIL
 from pathlib import Path
 
 import torch
@@ -108,7 +109,8 @@ def _listen(host: str, port: int) -> socket.socket:
             stack.pop_all()
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        other = "--host" if isinstance(error, socket.gaierror) else "--port"
+        nowhere = isinstance(error, socket.gaierror) or getattr(error, "errno", 0) == EADDRNOTAVAIL
+        other = "--host" if nowhere else "--port"
         raise Mistake(f"cannot listen on {host}:{port} ({why}); choose another {other}") from None
     return listener
 
