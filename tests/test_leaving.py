@@ -105,7 +105,7 @@ def test_what_the_onnx_runtime_does_not_serve(run: Path, graph: Path, bough: Bou
     for words, said in (
         ([run, "--runtime", "onnx"], "bough export RUN --onnx"),
         ([graph], "--runtime onnx"),
-        ([graph, "--runtime", "onnx", "--device", "cuda"], "onnx on the cpu"),
+        ([graph, "--runtime", "onnx", "--device", "mps"], "set it to cpu"),
         ([graph, "--runtime", "tensorrt"], "expected torch, or onnx"),
     ):
         told = bough("serve", *words, "--port", "0")
