@@ -245,20 +245,23 @@ def test_a_question_that_is_wrong_ends_the_one_before(browser: Browser) -> None:
     assert browser.run("document.querySelector('#ask').getAttribute('aria-disabled')") is None
 
 
+def give_key(tab: Browser, key: str) -> None:
+    tab.type("#key", key)
+    tab.press("Enter", 13)
+
+
 def test_a_key_that_has_changed_is_asked_for_again(tab: Browser, made: MultiTaskModel) -> None:
     with beside(made, Settings(key="secret")) as locked:
         tab.go(f"{locked}/")
         tab.until("!document.querySelector('#key-form').hidden")
-        tab.type("#key", "secret")
-        tab.press("Enter", 13)
+        give_key(tab, "secret")
         tab.until("document.querySelector('#key-form').hidden")
         tab.run("sessionStorage.setItem('bough-key', 'älter ✓')")
         tab.type("#first", TREE)
         tab.click("#ask")
         tab.until("!document.querySelector('#key-form').hidden")
         assert tab.text("#key-form .error") == "This key is not the server's."
-        tab.type("#key", "secret")
-        tab.press("Enter", 13)
+        give_key(tab, "secret")
         tab.until("document.querySelector('#key-form').hidden")
         tab.click("#ask")  # the text is still there
         tab.until("document.querySelectorAll('.card').length === 3")
@@ -269,8 +272,7 @@ def test_a_key_is_asked_for(tab: Browser, made: MultiTaskModel) -> None:
         tab.go(f"{locked}/")
         tab.until("!document.querySelector('#key-form').hidden")
         for key, hidden in (("wrong", "false"), ("secret", "true")):
-            tab.type("#key", key)
-            tab.press("Enter", 13)
+            give_key(tab, key)
             tab.until(f"document.querySelector('#key-form').hidden === {hidden}")
             if key == "wrong":
                 tab.until("document.querySelector('#key-form .error').innerText !== ''")

@@ -24,8 +24,9 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from bough.app import BODIES, Settings, build
+from bough.app import Settings, build
 from bough.asking import Text
+from bough.bodies import BODIES
 from bough.cli import app as cli
 from bough.contract import INK, describe
 from bough.machine import cores

@@ -246,8 +246,10 @@ class Model(ABC):
                 places[number] = tuple(range(len(parts), len(parts) + len(own)))
                 parts += own
         sequences, cut = tokenise(parts, self.tokenizer, self.longest)
-        long = frozenset(number for number, own in places.items() if cut[list(own)].any())
-        return Form(sequences, places, long)
+        long = (
+            [number for number, own in places.items() if cut[list(own)].any()] if cut.any() else []
+        )
+        return Form(sequences, places, frozenset(long))
 
     # Vectors.
 

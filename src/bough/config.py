@@ -22,7 +22,7 @@ from bough import notation
 from bough.draft import Draft
 from bough.families import Shape
 from bough.mistakes import Mistake
-from bough.tasks import Task, misfit
+from bough.tasks import Agreeing, Task, misfit
 
 FILE = "config.json"
 
@@ -95,7 +95,7 @@ class Facts(Told):
     weights: Literal["fp32", "int8"] = "fp32"
 
 
-class Config(BaseModel):
+class Config(Agreeing):
     """All of a model but its weights and its tokenizer."""
 
     model_config = ConfigDict(frozen=True)
@@ -105,12 +105,6 @@ class Config(BaseModel):
     shape: Shape
     longest: StrictInt = Field(ge=1)
     facts: Facts = Facts()
-
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
-        for path, sentence in self._problems():
-            raise misfit(sentence, *path)
-        return self
 
     def _problems(self) -> Iterator[tuple[notation.Path, str]]:
         for key, problem in self.shape.problems():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bough.labels import class_name, in_order, is_missing
+from bough.labels import class_name, in_order, is_missing, number
 from bough.mistakes import Mistake, listed, nearest, shorten
 
 LABELS = (
@@ -58,7 +58,7 @@ class Column:
     @cached_property
     def values(self) -> list[float] | None:
         """The cells as numbers, if all are."""
-        numbers = [value for cell in self.cells if (value := _number(cell)) is not None]
+        numbers = [value for cell in self.cells if (value := number(cell)) is not None]
         return numbers if numbers and len(numbers) == len(self.cells) else None
 
     @cached_property
@@ -254,10 +254,10 @@ def kind(label: Column, source: str) -> tuple[str, str]:
 
 def _all_or_no_numbers(label: Column, source: str) -> None:
     """A measurement with a stray word in it would be taken for as many classes as it has values."""
-    numbers = [value for cell in label.cells if (value := _number(cell)) is not None]
+    numbers = [value for cell in label.cells if (value := number(cell)) is not None]
     if len(numbers) < 0.9 * len(label.cells) or all(value.is_integer() for value in numbers):
         return
-    odd = next(cell for cell in label.cells if _number(cell) is None)
+    odd = next(cell for cell in label.cells if number(cell) is None)
     raise Mistake(
         f"{source}, column {label.name!r}: {len(numbers):,} of {len(label.cells):,} labels are "
         f"numbers, and {shorten(odd)} is not; write a number, or leave the cell empty"
@@ -310,14 +310,6 @@ def _rank(name: str) -> int:
 
 def _place(name: str, known: Sequence[str]) -> int:
     return known.index(name) if name in known else len(known)
-
-
-def _number(cell: object) -> float | None:
-    try:
-        value = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return value if math.isfinite(value) else None
 
 
 def _encodable(text: str) -> bool:

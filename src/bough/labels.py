@@ -34,6 +34,17 @@ def is_missing(cell: object, classes: Container[str] = ()) -> bool:
     return cell is None or cell != cell
 
 
+def number(cell: object) -> float | None:
+    """The finite number that a cell holds, if it holds one."""
+    if isinstance(cell, bool) or not isinstance(cell, str | int | float):
+        return None
+    try:
+        value = float(cell)
+    except (ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
+
+
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
     """Distinct class names: by value when all are numbers, else by alphabet."""
     distinct = set(names)

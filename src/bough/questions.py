@@ -2,8 +2,8 @@
 
 A plain text file has one text per line, a tab between the two texts of a pair. A table (CSV, TSV,
 JSONL, Parquet) has columns, and is answered by every task whose text columns it has. Files are of
-any size: they are walked through, once to look at every row and once to answer it. From a pipe to
-the terminal lines are answered as they are written.
+any size: they are walked through to look at every row, and again to answer it. From a pipe to the
+terminal lines are answered as they are written.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ class Choice:
     skip: bool = False  # leave out what cannot be read
 
     def check(self, model: Model) -> None:
-        for name in self.tasks:
-            if name not in model.tasks:
-                raise model.unknown(name)
+        model.chosen(self.tasks or None)
         if len(self.text) > 2:
             raise Mistake("--text: a row has one text, or two; name at most two columns")
 

@@ -28,7 +28,7 @@ from bough.draft import Draft, mapped
 from bough.mistakes import Mistake, listed, nearest
 from bough.sources import Hub, Limit
 from bough.tables import place
-from bough.tasks import SPLITS, Task, misfit
+from bough.tasks import SPLITS, Agreeing, Task, misfit
 
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")
@@ -163,7 +163,7 @@ class Training(BaseModel):
     )
 
 
-class Recipe(BaseModel):
+class Recipe(Agreeing):
     """The whole experiment."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -276,12 +276,6 @@ class Recipe(BaseModel):
                 if other is not None:
                     elsewhere[split] = str(other)
         return task.model_copy(update=elsewhere) if elsewhere else task
-
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
-        for path, sentence in self._problems():
-            raise misfit(sentence, *path)
-        return self
 
     def _problems(self) -> Iterator[tuple[notation.Path, str]]:
         for name in self.tasks:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bough.labels import class_name, in_order, is_missing
+from bough.labels import class_name, in_order, is_missing, number
 from bough.mistakes import Mistake, listed, nearest, shorten
 from bough.sources import Source
 from bough.tables import Skipped, Table, Wanted, open_table
@@ -155,7 +154,7 @@ def _settled(name: str, task: Task, table: Table) -> Task:
     ]
     where = f"task {name!r}: {table.source}, column {task.label!r}"
     if task.kind == "regress":
-        values = [value for value in map(_number, cells) if value is not None]
+        values = [value for value in map(number, cells) if value is not None]
         if not values:
             raise Mistake(f"{where}: no label is a number; name another column or kind classify")
         low, high = min(values), max(values)
@@ -190,7 +189,7 @@ def _look_like_classes(where: str, name: str, found: Sequence[str], rows: int) -
 
 def _finite(names: Sequence[str]) -> list[float]:
     """The names as numbers if all of them are, else nothing."""
-    values = [_number(name) for name in names]
+    values = [number(name) for name in names]
     return [value for value in values if value is not None] if None not in values else []
 
 
@@ -295,16 +294,6 @@ def _encodable(text: str) -> None:
         raise _CellError(f"\\u{code:04x} is half a character; mend the text") from None
 
 
-def _number(cell: object) -> float | None:
-    if isinstance(cell, bool) or not isinstance(cell, str | int | float):
-        return None
-    try:
-        value = float(cell)
-    except (ValueError, OverflowError):
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _label_reader(task: Task) -> Callable[[Any], int | float]:
     """What turns a cell into a class index, or into a number within the range."""
     if task.kind == "classify":
@@ -332,7 +321,7 @@ def _label_reader(task: Task) -> Callable[[Any], int | float]:
         expected = f"expected a number from {low:g} to {high:g}"
         if is_missing(cell, task.labels or ()):
             raise _CellError(f"the label is empty; {expected}")
-        value = _number(cell)
+        value = number(cell)
         if value is None:
             raise _CellError(f"the label is no number; {expected}")
         if not low <= value <= high:

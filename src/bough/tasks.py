@@ -252,3 +252,17 @@ def misfit(sentence: str, *at: str | int) -> PydanticCustomError:
     """What a validator raises about settings that do not go together, and the key to mend."""
     # The sentence is passed as a value, because braces in it would be taken for places to fill.
     return PydanticCustomError("misfit", "{sentence}", {"sentence": sentence, "at": at})
+
+
+class Agreeing(BaseModel):
+    """Settings whose parts must go together; the first that do not are said."""
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        for path, sentence in self._problems():
+            raise misfit(sentence, *path)
+        return self
+
+    def _problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """What does not go together: where to mend it, and a sentence."""
+        raise NotImplementedError
