@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 import peer
-from bough import runtime
-from bough.encoder import load
-from bough.export import export_model
-from bough.model import MultiTaskModel
-from bough.network import Network, plan_of
+from bough.export.export import export_model
+from bough.inference import onnx_model
+from bough.inference.torch_model import MultiTaskModel
+from bough.model.network import Network, plan_of
+from bough.model.pretrained import load
 
 
 def some_texts(train, tasks, count: int):
@@ -81,7 +81,7 @@ def main() -> None:
             part = Path(folder) / name
             part.mkdir()
             export_model(model, part, int8)
-            sides[name] = runtime.load(part, args.threads).predict
+            sides[name] = onnx_model.load(part, args.threads).predict
         texts = some_texts(train, tasks, args.texts)
         print(
             f"\nplan {plan.text}, {args.threads} thread(s), {args.texts // 2} texts of each kind\n"

@@ -21,9 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bough import demo, encoder, rows
-from bough.recipe import Recipe
-from bough.tasks import Task
+from bough import demo
+from bough.data import rows
+from bough.model import pretrained
+from bough.recipe.recipe import Recipe
+from bough.recipe.tasks import Task
 
 Chosen = Mapping[str, np.ndarray]  # task -> numbers of its training rows
 CS224N = {
@@ -88,7 +90,7 @@ class Peer(nn.Module):
         super().__init__()
         from transformers import AutoModel, AutoTokenizer
 
-        folder = str(encoder.find(name))
+        folder = str(pretrained.find(name))
         self.tasks = tasks
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.trunk = AutoModel.from_pretrained(

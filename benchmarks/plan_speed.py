@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 import peer
-from bough.batches import Examples, collate
-from bough.states import States
-from bough.step import Stepper
+from bough.data.batches import Examples, collate
+from bough.training.cached_states import States
+from bough.training.step import Stepper
 from train_speed import bough_stepper, setting
 
 
@@ -73,7 +73,7 @@ def answering(args, tasks, examples, pretrained) -> None:
     """All tasks on the same sequences: pairs of STS, which every task is asked about."""
     import torch
 
-    from bough.network import Network, plan_of
+    from bough.model.network import Network, plan_of
 
     joint = dict.fromkeys(tasks, tasks["sts" if "sts" in tasks else "similarity"])
     own = examples["sts" if "sts" in tasks else "similarity"]

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 import peer
-from bough.batches import tokenise
-from bough.encoder import load
-from bough.measure import peak_memory
-from bough.model import MultiTaskModel
-from bough.network import Network, plan_of
+from bough.data.batches import tokenise
+from bough.inference.torch_model import MultiTaskModel
+from bough.model.network import Network, plan_of
+from bough.model.pretrained import load
+from bough.runs.cost import peak_memory
 from train_speed import forward_flops
 
 

@@ -27,9 +27,9 @@ from pathlib import Path
 import psutil
 
 import peer
-from bough import encoder
-from bough.model import MultiTaskModel, load
-from bough.network import Network, plan_of
+from bough.inference.torch_model import MultiTaskModel, load
+from bough.model import pretrained
+from bough.model.network import Network, plan_of
 
 CLIENTS = Path(__file__).with_name("serve_clients.py")
 QUEUE = 256
@@ -90,9 +90,9 @@ def told(process: subprocess.Popen) -> dict:
 def make_model(folder: Path) -> Path:
     """MiniLM with fresh heads: what the answers say does not matter here."""
     tasks, _ = peer.load_rows(peer.real_or_embedded())
-    pretrained = encoder.load("minilm")
-    network = Network.pretrained(plan_of("split@3", tasks, pretrained.shape), tasks, pretrained, 0)
-    return MultiTaskModel(network, pretrained.tokenizer, 512).save(folder / "model")
+    encoder = pretrained.load("minilm")
+    network = Network.pretrained(plan_of("split@3", tasks, encoder.shape), tasks, encoder, 0)
+    return MultiTaskModel(network, encoder.tokenizer, 512).save(folder / "model")
 
 
 def mixed_texts(model: MultiTaskModel, count: int) -> list:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bough import statistics
-from bough.statistics import Estimate
+from bough.scoring import statistics
+from bough.scoring.statistics import Estimate
 
 
 def right(k: int, hard: NDArray[np.float64], spread: float, rng: np.random.Generator):

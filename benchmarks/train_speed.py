@@ -17,12 +17,12 @@ import sys
 import numpy as np
 
 import peer
-from bough.batches import Examples
-from bough.encoder import load
-from bough.measure import peak_memory
-from bough.network import Network, plan_of
-from bough.recipe import Training
-from bough.step import Stepper
+from bough.data.batches import Examples
+from bough.model.network import Network, plan_of
+from bough.model.pretrained import load
+from bough.recipe.recipe import Training
+from bough.runs.cost import peak_memory
+from bough.training.step import Stepper
 
 
 def bough_stepper(

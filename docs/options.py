@@ -8,9 +8,9 @@ from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from bough.recipe import Phase, Recipe, Training
-from bough.sources import Hub
-from bough.tasks import Task
+from bough.recipe.recipe import Phase, Recipe, Training
+from bough.recipe.sources import Hub
+from bough.recipe.tasks import Task
 
 HERE = Path(__file__).parent
 PAGES: dict[Path, dict[str, type[BaseModel]]] = {

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bough import encoder
-from bough.encoder import Encoder
-from bough.mistakes import Mistake
-
-from . import folders, tiny
+from bough.errors import UserError
+from bough.model import pretrained
+from bough.model.pretrained import Encoder
+from tests import folders, tiny
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -45,6 +44,6 @@ def tiny_encoder() -> Encoder:
 @pytest.fixture(scope="session")
 def minilm() -> Encoder:
     try:
-        return encoder.load("minilm")
-    except Mistake:
+        return pretrained.load("minilm")
+    except UserError:
         pytest.skip("the package with MiniLM is not installed")

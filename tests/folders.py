@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from bough import demo
-from bough.encoder import expected
-from bough.families import Shape
-from bough.network import FRESH
+from bough.model.network import FRESH
+from bough.model.pretrained import expected
+from bough.plan.encoder_shape import Shape
 
 TASKS: dict[str, dict[str, Any]] = {
     "sentiment": {"kind": "classify", "text": "text", "label": "label",

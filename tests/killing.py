@@ -21,13 +21,14 @@ import scipy.stats
 import sklearn.metrics
 import torch
 
-from bough import cli, training
-from bough.model import load
-from bough.runs import Run
+from bough.cli import main
+from bough.inference.torch_model import load
+from bough.runs.run_dir import Run
+from bough.training import api
 
 assert scipy.stats is not None
 assert sklearn.metrics is not None
-assert training is not None
+assert api is not None
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -52,7 +53,7 @@ def bough(*words: str) -> Callable[[], object]:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         sys.argv = ["bough", *words]
-        cli.main()
+        main.main()
 
     return work
 

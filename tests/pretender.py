@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from bough.runs import Writer
+from bough.runs.run_dir import Writer
 
 STEPS = 4
 

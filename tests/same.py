@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bough.runs import Run
+from bough.runs.run_dir import Run
 
 CLOCK = {"seconds", "step_seconds", "memory"}  # what is allowed to differ
 

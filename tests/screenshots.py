@@ -15,11 +15,10 @@ from pathlib import Path
 
 import torch
 
-from bough.app import Settings
-from bough.model import load
-
-from .browser import Browser
-from .serving import beside
+from bough.inference.torch_model import load
+from bough.serve.app import Settings
+from tests.browser import Browser
+from tests.serving import beside
 
 VIEWS = {"desktop": (1280, 900), "phone": (390, 844)}
 

@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from bough.app import Settings, build
-from bough.asking import Answer, Text
-from bough.model import MultiTaskModel
-from bough.server import configure
-
-from . import tiny
+from bough.inference.base import Answer, Text
+from bough.inference.torch_model import MultiTaskModel
+from bough.serve.app import Settings, build
+from bough.serve.main import configure
+from tests import tiny
 
 TASKS = {
     "mood": {},

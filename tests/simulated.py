@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from bough.cost import cost
-from bough.families import Shape
-from bough.plan import Plan
-from bough.recipe import Recipe
-from bough.rows import digest, load
-from bough.runs import Writer
+from bough.data.rows import digest, load
+from bough.plan.cost import cost
+from bough.plan.encoder_shape import Shape
+from bough.plan.plan import Plan
+from bough.recipe.recipe import Recipe
+from bough.runs.run_dir import Writer
 
 SHAPE = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
 NAMES = ("sst", "quora", "sts")

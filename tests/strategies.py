@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from bough.pieces import KINDS, MATRICES, Kind, adapter_order, named, pal_heads
-from bough.plan import Adapter, Names, Plan, Read
+from bough.plan.plan import Adapter, Names, Plan, Read
+from bough.plan.types import KINDS, MATRICES, Kind, adapter_order, named, pal_heads
 
 
 @st.composite

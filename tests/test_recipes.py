@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from bough import demo
-from bough.network import plan_of
-from bough.recipe import Recipe
-from bough.training import train
-
-from . import tiny
+from bough.model.network import plan_of
+from bough.recipe.recipe import Recipe
+from bough.training.api import train
+from tests import tiny
 
 ROOT = Path(__file__).parent.parent
 SYSTEMS = ("a_late", "b_pal", "c_hybrid", "d_batching", "e_progressive")

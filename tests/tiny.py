@@ -10,14 +10,14 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor, nn
 
-from bough.attention import Layout
-from bough.batches import Pack
-from bough.encoder import Encoder
-from bough.families import FAMILIES, Shape
-from bough.network import Network, plan_of
-from bough.plan import Plan
-from bough.tasks import Task
-from bough.trunk import Embeddings, Layer, Pooler
+from bough.data.batches import Pack
+from bough.model.attention import Layout
+from bough.model.network import Network, plan_of
+from bough.model.pretrained import Encoder
+from bough.model.transformer import Embeddings, Layer, Pooler
+from bough.plan.encoder_shape import FAMILIES, Shape
+from bough.plan.plan import Plan
+from bough.recipe.tasks import Task
 
 SENTENCES = """
     the old tree is green and the leaf was not bright

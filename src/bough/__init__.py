@@ -5,25 +5,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bough.mistakes import Mistake
+from bough.errors import UserError
 
 if TYPE_CHECKING:
-    from bough.asking import Answer, Model
-    from bough.model import MultiTaskModel, load
-    from bough.plan import Plan
-    from bough.recipe import Recipe
-    from bough.runs import Run
-    from bough.training import resume, train
+    from bough.inference.base import Answer, Model
+    from bough.inference.torch_model import MultiTaskModel, load
+    from bough.plan.plan import Plan
+    from bough.recipe.recipe import Recipe
+    from bough.runs.run_dir import Run
+    from bough.training.api import resume, train
 
 __version__ = "0.1.0.dev0"
 __all__ = [
     "Answer",
-    "Mistake",
     "Model",
     "MultiTaskModel",
     "Plan",
     "Recipe",
     "Run",
+    "UserError",
     "load",
     "resume",
     "train",
@@ -31,15 +31,15 @@ __all__ = [
 
 # Where the public names live; torch is loaded with the first that needs it.
 _ROOMS = {
-    "Answer": "asking",
-    "Model": "asking",
-    "MultiTaskModel": "model",
-    "load": "model",
-    "Plan": "plan",
-    "Recipe": "recipe",
-    "Run": "runs",
-    "resume": "training",
-    "train": "training",
+    "Answer": "inference.base",
+    "Model": "inference.base",
+    "MultiTaskModel": "inference.torch_model",
+    "load": "inference.torch_model",
+    "Plan": "plan.plan",
+    "Recipe": "recipe.recipe",
+    "Run": "runs.run_dir",
+    "resume": "training.api",
+    "train": "training.api",
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m bough` is `bough`."""
 
-from bough.cli import main
+from bough.cli.main import main
 
 main()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bough.mistakes import Mistake
+from bough.errors import UserError
 
 FILES = [
     "config.json",
@@ -32,7 +32,7 @@ def asking_the_hub(failed: str) -> Iterator[None]:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if isinstance(error, errors.LocalEntryNotFoundError):  # its words are of its own settings
             reason = "which cannot be reached, or is turned off by HF_HUB_OFFLINE"
-        raise Mistake(f"{failed} ({reason})") from None
+        raise UserError(f"{failed} ({reason})") from None
 
 
 def from_hub(name: str, what: str) -> Path:

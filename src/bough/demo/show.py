@@ -8,13 +8,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from bough import demo, findings, report, survey
-from bough.asking import Answer, Model, Text
-from bough.compare import compare
-from bough.fleet import Folder
-from bough.machine import cores
-from bough.model import load
-from bough.survey import Result
+from bough import demo
+from bough.comparison import tables
+from bough.comparison.compare import compare
+from bough.inference.base import Answer, Model, Text
+from bough.inference.torch_model import load
+from bough.reports import page
+from bough.survey import survey
+from bough.survey.launcher import Folder
+from bough.survey.survey import Result
+from bough.system import cores
 
 SHOWN = 3  # samples of each task
 SERVED = "split@3"  # the plan whose first model answers at the end
@@ -32,13 +35,13 @@ def show(out: Path) -> Result:
     if result.done < result.total:
         return result
     found = compare([result.folder], baseline=result.baseline)
-    findings.show(found)
-    page = report.write([result.folder], result.folder / "report.html", baseline=result.baseline)
+    tables.show(found)
+    report = page.write([result.folder], result.folder / "report.html", baseline=result.baseline)
     run = Folder(result.folder).run(f"{SERVED}-s0").folder
     model = load(run)
     _answers(console, model)
     console.print(f"\n{model.plan}\n")
-    console.print(f"[bold]The report: {page}[/]", soft_wrap=True)
+    console.print(f"[bold]The report: {report}[/]", soft_wrap=True)
     console.print(f"[dim]{time.monotonic() - began:.0f} seconds. Next:[/]")
     for line in (
         f"bough serve {run}",

@@ -1,0 +1,67 @@
+"""The command line: which verbs there are, and how a verb that fails ends."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from bough import __version__
+from bough.cli import learn, plans, study, use
+from bough.cli.common import fail
+from bough.errors import UserError
+
+app = typer.Typer(
+    name="bough",
+    help="One text encoder, several tasks: choose what they share, see what it costs and gains.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run a verb; mistakes of the user end in one sentence and exit code 2."""
+    # As after Ctrl-C, what was half-written is removed; training and serving do more of their own.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        app()
+    except UserError as mistake:
+        fail(str(mistake), 2)
+    except OSError as error:  # a full disk, a folder that may not be written
+        if error.strerror is None:
+            raise
+        fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"bough {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+# In the order of the help.
+app.command()(learn.init)
+app.command()(learn.train)
+app.command("eval")(learn.evaluate)
+app.command()(use.predict)
+app.command()(use.serve)
+app.command()(use.export)
+app.command()(plans.plan)
+app.command()(study.compare)
+app.command()(study.report)
+app.command()(study.survey)
+app.command()(study.studies)
+app.command()(learn.schema)
+app.command()(study.demo)

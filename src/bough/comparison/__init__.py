@@ -1,0 +1,1 @@
+"""Runs to groups, differences with intervals and tests, a verdict, tables."""

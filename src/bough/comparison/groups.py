@@ -1,0 +1,279 @@
+"""Variants: runs that differ by nothing but their seed, found, checked and told apart.
+
+What is compared must have learned the same tasks and been judged on the same rows. Variants are
+named by whatever differs between them: the plan, or any other key of their recipes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bough.errors import UserError, listed, nearest
+from bough.inference import config
+from bough.inference.config import Config
+from bough.recipe.loader import flattened
+from bough.recipe.recipe import Recipe
+from bough.recipe.tasks import Task
+from bough.runs.run_dir import Run
+
+IGNORED = ("training.seed", "data")  # a moved folder is no variant; its contents are compared
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Runs that differ by nothing but their seed."""
+
+    label: str
+    runs: tuple[Run, ...]
+    seeds: tuple[int, ...]
+    recipe: Recipe  # the first run's
+    settings: dict[str, Any]  # what sets it apart: dotted key -> value
+
+    @property
+    def plan(self) -> str:
+        return self.runs[0].plan
+
+    @cached_property
+    def config(self) -> Config | None:
+        """What the model's folder says about the first run's model; None where it is gone."""
+        try:
+            return config.read(self.runs[0].model)
+        except UserError:
+            return None
+
+    @cached_property
+    def cost(self) -> dict[str, float]:
+        """Of each cost that is known, the mean over the seeds."""
+        told = [run.cost for run in self.runs]
+        plain = {key for key, value in told[0].items() if isinstance(value, int | float)}
+        return {
+            key: float(np.mean([own[key] for own in told]))
+            for key in told[0]
+            if key in plain and all(isinstance(own.get(key), int | float) for own in told)
+        }
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps of the longest run."""
+        return max((int(e["step"]) for run in self.runs for e in run.metrics()), default=0)
+
+
+# --- finding ------------------------------------------------------------------------------------
+
+
+def find_runs(paths: Iterable[str | Path]) -> list[Run]:
+    """Run directories, and those within surveys (DIR/runs/*) and plain folders of runs (DIR/*)."""
+    found: dict[Path, Run] = {}
+    for given in paths:
+        path = Path(given).expanduser()
+        if not path.is_dir():
+            raise UserError(f"{path}: no such run directory or survey")
+        inside = path / "runs"
+        if (path / "recipe.yaml").is_file() and not inside.is_dir():
+            folders = [path]
+        else:
+            parents = [inside] if inside.is_dir() else [path]
+            folders = [f for parent in parents for f in parent.iterdir()]
+            folders = sorted((f for f in folders if (f / "recipe.yaml").is_file()), key=_natural)
+            if not folders:
+                raise UserError(f"{path}: an empty survey, there is no run in it; run it first")
+        for folder in folders:
+            found.setdefault(folder.resolve(), Run.open(folder))
+    if not found:
+        raise UserError("nothing to compare; name run directories or a survey")
+    return list(found.values())
+
+
+def _natural(path: Path) -> list[tuple[str, int]]:
+    """run-2 before run-10."""
+    return [(word, int(part or 0)) for word, part in re.findall(r"(\D*)(\d*)", path.name)]
+
+
+def finished(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """Those that came to their end, and a word on those that did not."""
+    done = [run for run in runs if run.finished]
+    left = [str(run.folder) for run in runs if not run.finished]
+    if not done:
+        raise UserError(f"none of the runs is finished: {_some(left)}; resume them first")
+    return done, [f"left out, not finished: {_some(left)}"] if left else []
+
+
+def _some(paths: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return ", ".join(paths[:most]) + more
+
+
+def common_tasks(
+    runs: Sequence[Run], recipes: Sequence[Recipe], asked: Sequence[str] | None
+) -> dict[str, Task]:
+    """The tasks to compare: those that all runs have, or those asked for."""
+    every: dict[str, Task] = {}
+    for recipe in recipes:
+        for name, task in recipe.tasks.items():
+            every.setdefault(name, task)
+    for name in asked or ():
+        if name not in every:
+            raise UserError(
+                f"no run has a task {name!r}, only {listed(list(every))}{nearest(name, every)}"
+            )
+    chosen = {name: task for name, task in every.items() if asked is None or name in asked}
+    for run, recipe in zip(runs, recipes, strict=True):
+        if asked is None and set(recipe.tasks) != set(recipes[0].tasks):
+            raise UserError(
+                f"{run.folder} has the tasks {listed(list(recipe.tasks))}, {runs[0].folder} has "
+                f"{listed(list(recipes[0].tasks))}; compare runs of the same tasks, or name the "
+                f"tasks to compare with --tasks {','.join(every)}"
+            )
+        for name in chosen.keys() & recipe.tasks.keys():
+            mine, first = recipe.tasks[name], chosen[name]
+            if (mine.kind, mine.metric_name) != (first.kind, first.metric_name):
+                raise UserError(
+                    f"{run.folder}: task {name!r} is judged by {mine.metric_name} ({mine.kind}), "
+                    f"elsewhere by {first.metric_name} ({first.kind}); these are different tasks"
+                )
+    return chosen
+
+
+def check_rows(
+    runs: Sequence[Run], recipes: Sequence[Recipe], tasks: Iterable[str], split: str
+) -> None:
+    """All were judged on the same rows, and learned from the same unless the recipe says so."""
+    first: dict[tuple[str, str, str], tuple[str, Run]] = {}
+    for run, recipe in zip(runs, recipes, strict=True):
+        data = run.environment.get("data", {})
+        for name in tasks:
+            if name not in recipe.tasks:
+                continue
+            own = data.get(name, {})
+            if split not in own:
+                known = listed(list(own)) or "none"
+                raise UserError(f"{run.folder}: task {name!r} has no {split} rows; it has {known}")
+            task = recipe.tasks[name]
+            told = repr((task.train, task.limit.train, recipe.rows))
+            for part, key in ((split, ""), ("train", told)):
+                digest = own.get(part, {}).get("sha256", "")
+                known_as, other = first.setdefault((name, part, key), (digest, run))
+                if known_as != digest:
+                    raise UserError(
+                        f"{run.folder} and {other.folder} have different {part} rows for task "
+                        f"{name!r}; only runs on the same data can be compared"
+                    )
+
+
+# --- grouping -----------------------------------------------------------------------------------
+
+
+def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant, ...], list[str]]:
+    """The runs by variant, and a word on those left out."""
+    flat = [flattened(recipe.model_dump(mode="json")) for recipe in recipes]
+    for run, own in zip(runs, flat, strict=True):
+        for key in [k for k in own if k in IGNORED or k == "plan" or k.startswith("plan.")]:
+            del own[key]
+        own["plan"] = run.plan  # as it was understood: two spellings are one plan
+    groups: dict[str, dict[int, int]] = {}  # recipe without its seed -> seed -> index
+    notes = []
+    for index, (recipe, own) in enumerate(zip(recipes, flat, strict=True)):
+        seeds = groups.setdefault(json.dumps(own, sort_keys=True, default=str), {})
+        if (first := seeds.setdefault(recipe.training.seed, index)) != index:
+            notes.append(
+                f"left out: {runs[index].folder}, the same recipe and seed as {runs[first].folder}"
+            )
+    firsts = [next(iter(seeds.values())) for seeds in groups.values()]
+    settings = _settings([recipes[i] for i in firsts], [flat[i] for i in firsts])
+    labels = _labels(settings, [flat[i] for i in firsts])
+    variants = []
+    for label, own, seeds in zip(labels, settings, groups.values(), strict=True):
+        order = sorted(seeds)
+        chosen = tuple(runs[seeds[seed]] for seed in order)
+        variants.append(Variant(label, chosen, tuple(order), recipes[seeds[order[0]]], own))
+    return tuple(variants), notes
+
+
+def _settings(recipes: Sequence[Recipe], flat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What differs between the variants, the plan first."""
+    tasks = [list(recipe.tasks) for recipe in recipes]
+    apart = any(set(own) != set(tasks[0]) for own in tasks)
+
+    def differs(key: str) -> bool:
+        """Of a task's keys, among those that have the task: `tasks` tells who has not."""
+        room, _, rest = key.partition(".")
+        name = rest.partition(".")[0] if room == "tasks" else None
+        having = [own for own, t in zip(flat, tasks, strict=True) if name is None or name in t]
+        return len({json.dumps(own.get(key), default=str) for own in having}) > 1
+
+    unlike = [k for k in dict.fromkeys(["plan", *(k for own in flat for k in own)]) if differs(k)]
+    return [
+        {key: own[key] for key in unlike if key in own} | ({"tasks": "+".join(t)} if apart else {})
+        for own, t in zip(flat, tasks, strict=True)
+    ]
+
+
+def _labels(settings: Sequence[dict[str, Any]], flat: Sequence[dict[str, Any]]) -> list[str]:
+    """A name of its own for each: everything else is kept by it."""
+    names = _short({"tasks", *(key for own in flat for key in own)})
+    brief, whole = (
+        [_label(s, names, form) or own["plan"] for s, own in zip(settings, flat, strict=True)]
+        for form in (_brief, _whole)
+    )
+    labels: list[str] = []
+    for short, long in zip(brief, whole, strict=True):
+        label = name = short if brief.count(short) == 1 else long
+        number = 1
+        while label in labels:
+            number += 1
+            label = f"{name} ({number})"
+        labels.append(label)
+    return labels
+
+
+def _short(keys: Iterable[str]) -> dict[str, str]:
+    """Of each key the shortest end that no other key has."""
+    words = {key: key.split(".") for key in keys}
+    out = {}
+    for key, own in words.items():
+        ends = (own[-n:] for n in range(1, len(own) + 1))
+        alone = (e for e in ends if sum(w[-len(e) :] == e for w in words.values()) == 1)
+        out[key] = ".".join(next(alone, own))
+    return out
+
+
+def _label(
+    settings: Mapping[str, Any], names: Mapping[str, str], form: Callable[[Any], str]
+) -> str:
+    return ", ".join(
+        str(value) if key == "plan" else f"{names[key]}={form(value)}"
+        for key, value in settings.items()
+    )
+
+
+def _brief(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else _whole(value).strip('"')
+
+
+def _whole(value: Any) -> str:
+    """With all digits, and a text told from a number."""
+    return json.dumps(value, default=str)
+
+
+def choose_baseline(variants: Sequence[Variant], asked: str | None) -> Variant:
+    """The one asked for, else the one that shares least: it has the most weights to serve."""
+    if asked is None:
+        return max(variants, key=lambda v: v.cost.get("bytes_to_serve", 0.0))
+    found = [v for v in variants if asked in (v.label, v.plan)]
+    exact = [v for v in found if v.label == asked]
+    if len(exact or found) == 1:
+        return (exact or found)[0]
+    labels = [v.label for v in variants]
+    why = "several variants have that plan" if found else "no such variant"
+    raise UserError(
+        f"--baseline {asked!r}: {why}; there is {listed([repr(n) for n in labels], 12)}"
+        + nearest(asked, labels)
+    )

@@ -1,0 +1,61 @@
+"""All that a recipe's tasks learn from and are judged on: their rows, checked, and as tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from bough.data import rows
+from bough.data.batches import Examples
+from bough.data.rows import Rows
+from bough.recipe.recipe import Recipe
+from bough.recipe.tasks import Task
+
+
+@dataclass(frozen=True)
+class Data:
+    """Every task's rows, checked, and the tasks with their classes known."""
+
+    tasks: dict[str, Task]
+    rows: dict[str, dict[str, Rows]]  # task -> split -> rows
+
+    @classmethod
+    def gather(cls, recipe: Recipe, splits: Sequence[Any] | None = None) -> Data:
+        tasks, found = {}, {}
+        for name, task in recipe.tasks.items():
+            tasks[name], own = rows.load(
+                name, task, root=recipe.root, policy=recipe.rows, splits=splits
+            )
+            found[name] = {str(split): part for split, part in own.items()}
+        return cls(tasks, found)
+
+    def notes(self) -> list[str]:
+        """What was skipped or assumed, one sentence each."""
+        every = [part for own in self.rows.values() for part in own.values()]
+        return [part.report() for part in every if part.skipped] + [
+            note for part in every for note in part.notes
+        ]
+
+    def digests(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """What the rows are known by: task -> split -> sizes and sha256."""
+        return {
+            name: {
+                split: {
+                    "rows": len(part),
+                    "sha256": rows.digest(part),
+                    "skipped": len(part.skipped),
+                }
+                for split, part in own.items()
+            }
+            for name, own in self.rows.items()
+        }
+
+    def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
+        return {
+            name: Examples.of(self.tasks[name], own[split], tokenizer, longest)
+            for name, own in self.rows.items()
+            if split in own
+        }

@@ -1,0 +1,60 @@
+"""Rows set aside to judge by, chosen by a hash of their texts: always the same, whatever the order.
+
+A tenth of the rows, within bounds; no text is on both sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from bough.data.rows import Rows
+from bough.errors import UserError
+
+SHARE = 0.1  # of the rows, set aside for dev
+FEWEST, MOST = 100, 2000  # dev rows, as far as there are rows
+NEEDED = 10  # rows, below which there is nothing to split
+
+
+def split_off(
+    every: Rows, by_class: bool, shared: int | None = None
+) -> tuple[list[int], list[int]]:
+    """Numbers of the rows to learn from and to judge by, both in the file's order.
+
+    Each class gives its share, if asked to; equal texts stay together. Where several tasks are on
+    one file (`shared` is its rows), each text decides for itself, so that none learns from a text
+    that another is judged by, whichever labels are missing.
+    """
+    if len(every) < NEEDED:
+        raise UserError(
+            f"{every.source} has {len(every)} usable rows, too few to set some aside for dev; "
+            "give a dev file, too"
+        )
+    assert every.labels is not None
+    together: dict[tuple[str, ...], list[int]] = {}
+    for number, texts in enumerate(every.texts):
+        together.setdefault(texts, []).append(number)
+    groups: dict[float, list[tuple[str, ...]]] = {}
+    for texts, numbers in together.items():
+        groups.setdefault(every.labels[numbers[0]] if by_class else 0, []).append(texts)
+    size = shared or len(every)
+    wanted = min(max(SHARE * size, min(FEWEST, size / 3)), MOST) / size
+    chosen: set[int] = set()
+    for own in groups.values():
+        own.sort(key=_hash)
+        most = min(max(round(wanted * len(own)), int(len(own) >= 5)), len(own) - 1)
+        if shared:
+            most = sum(int.from_bytes(_hash(texts)[:8]) < wanted * 2**64 for texts in own)
+        chosen.update(number for texts in own[:most] for number in together[texts])
+    if not chosen:
+        alike = len(together) < NEEDED
+        why = (
+            "nearly all rows have the same text" if alike else "nearly every row has its own class"
+        )
+        raise UserError(
+            f"{every.source}: {why}, so none can be set aside for dev; give a dev file, too"
+        )
+    return [n for n in range(len(every)) if n not in chosen], sorted(chosen)
+
+
+def _hash(texts: tuple[str, ...]) -> bytes:
+    return hashlib.sha256("\0".join(texts).encode()).digest()

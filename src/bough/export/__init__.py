@@ -1,0 +1,1 @@
+"""Leaving bough: ONNX with all tasks in one graph, and transformers' format."""

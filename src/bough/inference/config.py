@@ -1,0 +1,138 @@
+"""A model's `config.json`: what the weights beside it are, read through one form. No torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictInt,
+    ValidationError,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from bough.errors import UserError
+from bough.plan.encoder_shape import Shape
+from bough.recipe import yaml
+from bough.recipe.loader import Draft
+from bough.recipe.tasks import Agreeing, Task, misfit
+
+FILE = "config.json"
+
+
+def _example(value: object) -> object:
+    parts = value if isinstance(value, list) and len(value) == 2 else [value]
+    if all(isinstance(part, str) for part in parts):
+        return value
+    raise ValueError("expected a text, or a list of two")
+
+
+class Told(BaseModel):
+    """What is told for the card; there may be more than it reads."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Score(Told):
+    """One task's on one split."""
+
+    metric: Literal["accuracy", "f1", "mcc", "pearson", "spearman"]
+    rows: int
+    interval: Annotated[list[float], Field(min_length=2, max_length=2)] = []
+    accuracy: float = 0
+    f1: float = 0
+    mcc: float = 0
+    pearson: float = 0
+    spearman: float = 0
+
+    @model_validator(mode="after")
+    def _counts(self) -> Self:
+        if self.metric not in self.model_fields_set:
+            raise misfit(f"there is no {self.metric} beside it", "metric")
+        return self
+
+
+class Scores(Told):
+    """All tasks' on one split."""
+
+    tasks: dict[str, Score]
+
+
+class Cost(Told):
+    """Of training, and of serving."""
+
+    parameters: int
+    bytes_to_serve: int
+    training_seconds: float = 0
+    peak_memory: int = 0
+
+
+class Split(Told):
+    """Rows of one task."""
+
+    rows: int
+    source: str
+
+
+class Facts(Told):
+    """What the card says of the model beside its tasks."""
+
+    encoder: str = ""
+    saw_quora: bool = False
+    examples: list[Annotated[Any, PlainValidator(_example)]] = []
+    scores: dict[str, Scores] = {}
+    cost: Cost | None = None
+    data: dict[str, dict[str, Split]] = {}
+    training: dict[str, Any] = {}
+    runtime: Literal["torch", "onnx"] = "torch"
+    weights: Literal["fp32", "int8"] = "fp32"
+
+
+class Config(Agreeing):
+    """All of a model but its weights and its tokenizer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    plan: str
+    tasks: dict[str, Task] = Field(min_length=1)
+    shape: Shape
+    longest: StrictInt = Field(ge=1)
+    facts: Facts = Facts()
+
+    def _problems(self) -> Iterator[tuple[yaml.Path, str]]:
+        for key, problem in self.shape.problems():
+            yield ("shape", key), problem
+        if self.longest > self.shape.longest:
+            said = f"{self.longest} tokens are more than the encoder's {self.shape.longest}"
+            yield ("longest",), said
+        for name, task in self.tasks.items():
+            key = "labels" if task.kind == "classify" else "range"
+            if getattr(task, key) is None:
+                yield ("tasks", name, key), f"null; a trained {task.kind} task has its {key}"
+
+
+def read(folder: Path) -> Config:
+    """The config in a model's folder."""
+    said = f"{folder / FILE}: not a bough model's config"
+    try:
+        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if isinstance(found, dict) and "model_type" in found:
+            raise UserError(
+                f"{folder}: a checkpoint for transformers, not a bough model; name the run itself"
+            )
+        return Config.model_validate(found)
+    except ValidationError as fault:
+        raise Draft({}, said, {}, None, _keys, "config").mistake(fault.errors()) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{said} ({type(error).__name__}: {error})") from None
+
+
+def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:
+    return Task.model_fields if len(path) == 2 and path[0] == "tasks" else None

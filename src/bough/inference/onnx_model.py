@@ -1,0 +1,172 @@
+"""Answering through onnxruntime: an exported folder behind the same interface as the model.
+
+Texts are tokenised as ever and grouped by exact length, so that no bucket has padding; each bucket
+is one run of the graph, in which the tasks' shared prefix is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bough.data.batches import Ints, Sequences
+from bough.errors import UserError
+from bough.inference.base import Form, Model, read_words
+from bough.inference.onnx_names import (
+    ASKED,
+    IDS,
+    PAIRS_FILE,
+    SIDES,
+    TEXTS_FILE,
+    TYPES,
+    Sizes,
+    joined,
+    pairs_form,
+    texts_form,
+    twins,
+    vector_name,
+    wanted,
+)
+from bough.model.network import Network
+
+TOKENS = 2048  # of one run: more would not stay in the processor's caches
+Floats = NDArray[np.float32]
+Read = dict[str, Floats]  # output -> its rows, one per sequence
+
+
+@dataclass(repr=False)
+class OnnxModel(Model):
+    """A model whose weights are in graphs; its network is the plan's skeleton, without weights."""
+
+    texts: Any = None  # onnxruntime.InferenceSession
+    pairs: Any = None  # the same; None where no task reads its texts apart
+
+    def outputs(
+        self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
+    ) -> dict[str, tuple[list[int], Tensor]]:
+        """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
+        numbers: dict[str, list[int]] = {}
+        for number, names in enumerate(asked):
+            for name in names:
+                numbers.setdefault(name, []).append(number)
+        out: dict[str, tuple[list[int], Tensor]] = {}
+        for twin, (sequences, places, _) in ((False, whole), (True, apart)):
+            tasks = [name for name in numbers if self.tasks[name].twin == twin]
+            if not tasks:
+                continue
+            own = {n: tuple(t for t in asked[n] if self.tasks[t].twin == twin) for n in places}
+            chosen = [own[number] for number, seats in places.items() for _ in seats]
+            read = self._read(sequences, chosen)
+            for task in tasks:
+                seats = np.array([places[number] for number in numbers[task]])
+                found = self._join(task, seats, read) if twin else read[task][seats[:, 0]]
+                out[task] = numbers[task], torch.from_numpy(found)
+        return out
+
+    def vectors(self, sequences: Sequences, task: str) -> Floats:
+        """Each sequence as this task's head reads it."""
+        name = vector_name(task)
+        return self._read(sequences, [(task,)] * len(sequences), [name])[name]
+
+    def _read(
+        self,
+        sequences: Sequences,
+        asked: Sequence[tuple[str, ...]],
+        names: list[str] | None = None,
+    ) -> Read:
+        """The texts' graph on all sequences, each for the tasks that ask about it."""
+        out: Read = {}
+        for rows, tasks in _buckets(sequences.lengths, asked):
+            at = sequences.bounds[rows][:, None] + np.arange(sequences.lengths[rows[0]])
+            feeds = {
+                IDS: sequences.ids[at].astype(np.int64),
+                TYPES: sequences.types[at].astype(np.int64),
+                ASKED: np.array([task in tasks for task in self.tasks]),
+            }
+            fetched = names or wanted(self.network, tasks)
+            for name, found in zip(fetched, self.texts.run(fetched, feeds), strict=True):
+                if name not in out:
+                    out[name] = np.empty((len(sequences), found.shape[1]), np.float32)
+                out[name][rows] = found
+        return out
+
+    def _join(self, task: str, seats: Ints, read: Read) -> Floats:
+        """A twin task's outputs from what was read of its two texts."""
+        needed = {name for t in twins(self.network, task) for name in joined(self.network, t)}
+        feeds = {}
+        for side, places in zip(SIDES, seats.T, strict=True):
+            for twin in (t for t, other in self.tasks.items() if other.twin):
+                for name, width in joined(self.network, twin).items():
+                    nothing = np.zeros((len(seats), width), np.float32)
+                    feeds[f"{name}.{side}"] = read[name][places] if name in needed else nothing
+        found: Floats = self.pairs.run([task], feeds)[0]
+        return found
+
+
+def _buckets(
+    lengths: Ints, asked: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[Ints, tuple[str, ...]]]:
+    """Sequences of equal length that the same tasks ask about, at most so many tokens at a time."""
+    groups: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    for number, key in enumerate(zip(lengths.tolist(), asked, strict=True)):
+        groups.setdefault(key, []).append(number)
+    for (length, tasks), rows in groups.items():
+        most = max(1, TOKENS // max(1, length))
+        for start in range(0, len(rows), most):
+            yield np.array(rows[start : start + most]), tasks
+
+
+def load(source: str | Path, threads: int | None = None) -> OnnxModel:
+    """A model from a folder that `bough export --onnx` wrote; `threads` of one run."""
+    folder = Path(source).expanduser()
+    if not (folder / TEXTS_FILE).is_file():
+        raise UserError(
+            f"{folder}: there is no {TEXTS_FILE}; write a folder with: bough export RUN --onnx DIR"
+        )
+    network, tokenizer, longest, facts = read_words(folder)
+    texts = _fitting(folder / TEXTS_FILE, threads, network, texts_form(network))
+    twin = any(task.twin for task in network.tasks.values())
+    pairs = _fitting(folder / PAIRS_FILE, threads, network, pairs_form(network)) if twin else None
+    return OnnxModel(network, tokenizer, longest, facts, texts, pairs)
+
+
+def _fitting(file: Path, threads: int | None, network: Network, form: tuple[Sizes, Sizes]) -> Any:
+    """The graph, if it is of the model that the config.json beside it tells of."""
+    graph = session(file, threads)
+    # The order of the tasks matters, too: by it they are asked.
+    told = graph.get_modelmeta().custom_metadata_map.get("tasks", "unknown")
+    odd = [] if told == ",".join(network.tasks) else [f"its tasks are {told}"]
+    for ours, values in zip(form, (graph.get_inputs(), graph.get_outputs()), strict=True):
+        theirs = {value.name: (value.shape or [1])[-1] for value in values}
+        names = [*ours, *theirs]
+        odd += [f"{name} differs" for name in names if ours.get(name) != theirs.get(name)]
+    if odd:
+        raise UserError(
+            f"{file}: does not fit the config.json beside it ({odd[0]}); export the run anew"
+        )
+    return graph
+
+
+def session(file: Path, threads: int | None) -> Any:
+    """The graph, ready to run."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise UserError("the ONNX runtime is not installed; pip install 'bough[export]'") from None
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.enable_mem_pattern = False  # one would be kept for every shape that ever came
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    try:
+        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no common base
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{file}: onnxruntime cannot read it ({reason})") from None

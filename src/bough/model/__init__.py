@@ -1,0 +1,1 @@
+"""The weights and the one forward pass: encoder, adapters, heads, losses."""

@@ -1,0 +1,1 @@
+"""What the tasks share: the plan, its language, its cost and its picture. No torch."""

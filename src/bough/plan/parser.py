@@ -1,0 +1,164 @@
+"""The language of plans: a line of terms separated by commas, or a mapping, read into rows.
+
+What cannot be a plan is refused with the reason and the nearest line that works: each refusal of a
+term brings the term to say instead, and the line is mended until it reads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from bough.errors import UserError
+from bough.plan.terms import WORDS, PlanBuilder, PlanError, word
+from bough.plan.types import KINDS, Names, ParsedPlan, named
+
+
+def read(
+    source: str | Mapping[str, Any],
+    tasks: tuple[str, ...],
+    layers: int,
+    heads: int = 12,
+    pooled: Collection[str] | None = None,
+) -> ParsedPlan:
+    """What the line or mapping says about these tasks; a `UserError` if it makes no sense."""
+    _check(tasks, layers, heads)
+    pooled = tasks if pooled is None else pooled
+    if isinstance(source, Mapping) and set(source) == {"text"}:
+        source = source["text"]
+    if isinstance(source, Mapping):
+        return _take_mapping(source, PlanBuilder(tasks, layers, heads)).said(pooled)
+    if not isinstance(source, str):
+        raise UserError(f"a plan is a line of text or a mapping, not {source!r}; say 'full'")
+    terms = _cut(source, tasks)
+    sketch = PlanBuilder(tasks, layers, heads)
+    bad, refused = _take_line(terms, sketch)
+    if refused is None:
+        return sketch.said(pooled)
+    why = f"plan {source!r}: {refused.why}"
+    for _ in range(50):  # a line of many faults needs many rounds; each mends one
+        if refused is None:
+            mended = ", ".join(terms)
+            raise UserError(f"{why}; the nearest plan that works is {mended!r}")
+        if refused.instead is None:
+            break
+        terms[bad : bad + 1] = [refused.instead] if refused.instead else []
+        terms = terms or ["full"]
+        bad, refused = _take_line(terms, PlanBuilder(tasks, layers, heads))
+    raise UserError(why)
+
+
+def _check(tasks: tuple[str, ...], layers: int, heads: int) -> None:
+    if not tasks:
+        raise UserError("a plan needs at least one task")
+    for task, times in Counter(tasks).items():
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", task) or task == "all":
+            why = "use letters, digits, _ and -, and not the word 'all'"
+            raise UserError(f"task name {task!r}: {why}")
+        if times > 1:
+            raise UserError(f"task {task!r} is named twice; give every task a name of its own")
+    if layers < 1 or heads < 1:
+        raise UserError(f"a trunk needs at least one layer and one head, not {layers} and {heads}")
+
+
+def _cut(text: str, tasks: Sequence[str]) -> list[str]:
+    """The line cut at its commas; `sst:4` after a per-task split goes on with that split."""
+    terms: list[str] = []
+    for piece in text.split(","):
+        term = re.sub(r"\s*([@:/+>~-])\s*", r"\1", piece.strip())
+        more = re.fullmatch(r"([\w-]+):-?[0-9]+", term)
+        if more and terms and re.match(r"split@[\w-]+:", terms[-1]):
+            gone = {part.split(":")[0] for part in terms[-1].removeprefix("split@").split(",")}
+            # A task may be called `pal`: then the first `pal:4` is its place in the split.
+            if (more[1] in tasks and more[1] not in gone) or more[1] not in WORDS:
+                terms[-1] += f",{term}"
+                continue
+        terms.append(term)
+    return terms
+
+
+def _take_line(terms: Sequence[str], sketch: PlanBuilder) -> tuple[int, PlanError | None]:
+    """Read the terms by kind, so that their order does not matter; where and why it failed."""
+    rank = {w: n for n, w in enumerate(WORDS)}
+    for at in sorted(range(len(terms)), key=lambda i: rank.get(word(terms[i]), -1)):
+        try:
+            if terms[at] and terms.index(terms[at]) < at:
+                raise PlanError(f"{terms[at]!r} is said twice", "")
+            sketch.take(terms[at])
+        except PlanError as refused:
+            return at, refused
+    return 0, None
+
+
+def _take_mapping(source: Mapping[str, Any], sketch: PlanBuilder) -> PlanBuilder:
+    """The long form: rows by label, late layers, adapters, feeds, frozen."""
+    known = ["rows", "late", "adapters", "feed", "frozen"]
+    key = ""
+    try:
+        for key in source:
+            if key not in known:
+                close = difflib.get_close_matches(str(key), known, 1)
+                why = f"unknown key; a plan has text alone, or {', '.join(known)}"
+                raise PlanError(why, close[0] if close else None)
+        key = "late"
+        late = source.get("late")
+        if isinstance(late, str):
+            sketch.take_late(f"late:{late.removeprefix('late:')}")
+        else:
+            for sketch.late, value in enumerate(_listed(late), 1):
+                sketch.rows[f"late {sketch.late}"] = _row(value, sketch)
+        key = "rows"
+        rows = source.get("rows") or {}
+        if not isinstance(rows, Mapping):
+            raise PlanError("rows are a mapping, like {layer 1-4: all, layer 5-6: {a: x, b: x}}")
+        for label, value in rows.items():
+            key = f"rows, {label}"
+            sketch.set_rows(sketch.places(str(label)), _row(value, sketch), str(label))
+        above = sketch.all  # a row that is not given is like the one above
+        for place in ["embeddings", *(f"layer {n}" for n in range(1, sketch.layers + 1))]:
+            above = sketch.rows[place] = sketch.rows[place] if place in sketch.changed else above
+        key = "adapters"
+        for term in _texts(source.get("adapters")):
+            if word(term) not in KINDS:
+                raise PlanError(f"{term!r} is no adapter; there are {', '.join(KINDS)}")
+            sketch.adapt(term)
+        key = "feed"
+        for term in _texts(source.get("feed")):
+            sketch.feed(term if word(term) in ("feed", "feed~") and ":" in term else f"feed:{term}")
+        key = "frozen"
+        frozen = source.get("frozen")
+        if frozen is not None and frozen is not False:
+            sketch.freeze("frozen" if frozen is True else f"frozen@{frozen}")
+    except PlanError as refused:
+        instead = f"; say {refused.instead!r}" if refused.instead else ""
+        raise UserError(f"plan, {key}: {refused.why}{instead}") from None
+    return sketch
+
+
+def _row(value: object, sketch: PlanBuilder) -> Names:
+    """A row of the long form: all, own, groups as in the line, or a label per task."""
+    if isinstance(value, Mapping):
+        for task in value:
+            sketch.known(str(task), str(task))
+        labels = {str(task): str(label) for task, label in value.items() if label is not None}
+        return named(sketch.tasks, [(labels.get(t), t in labels or t) for t in sketch.tasks])
+    text = re.sub(r"\s", "", str(value))
+    if text in ("own", "I"):
+        return sketch.own
+    return sketch.all if text == "S" else sketch.partition(f"/{text}", f"/{text}")
+
+
+def _texts(value: object) -> list[str]:
+    """One term or a list of them, without blanks."""
+    return [
+        re.sub(r"\s", "", str(v)) for v in ([value] if isinstance(value, str) else _listed(value))
+    ]
+
+
+def _listed(value: object) -> list[object]:
+    if value is None or isinstance(value, list | tuple):
+        return list(value or [])
+    raise PlanError(f"{value!r} is neither text nor a list of such")

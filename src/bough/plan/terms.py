@@ -1,0 +1,359 @@
+"""The terms of a plan, one by one: what `split@4`, `pal:64` or `feed:a>b` do to the rows.
+
+A term that makes no sense is refused with the reason and with the term to say instead, so that a
+line can be mended (`language`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import cast
+
+from bough.plan.types import (
+    MATRICES,
+    Adapter,
+    Kind,
+    Names,
+    ParsedPlan,
+    Read,
+    adapter_order,
+    named,
+    pal_heads,
+    span,
+)
+
+FORMS = (
+    "full, separate, split@3, row@3, late:ISS, pal:64, lowrank:64, lora:8, bottleneck:64, "
+    "feed:a>b, feed~:a>b, frozen"
+)
+NUMBER = r"(-?[0-9]{1,6})"
+
+
+def word(term: str) -> str:
+    """The word that a term starts with: split, pal, feed~."""
+    return re.split(r"[:@/]", term)[0]
+
+
+class PlanError(Exception):
+    """A term makes no sense; `instead` does ("": leave the term out, None: no idea)."""
+
+    def __init__(self, why: str, instead: str | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.instead = instead
+
+
+class PlanBuilder:
+    """A plan while it is read: starts as `full`, takes term after term.
+
+    Sharing comes before late layers, both before single rows: see `WORDS`.
+    """
+
+    def __init__(self, tasks: tuple[str, ...], layers: int, heads: int) -> None:
+        self.tasks = tasks
+        self.layers = layers
+        self.heads = heads
+        self.own = named(tasks, tasks)
+        self.all = named(tasks, [0] * len(tasks))
+        self.rows: dict[str, Names] = {"embeddings": self.all}
+        self.rows |= {f"layer {n}": self.all for n in range(1, layers + 1)}
+        self.sharing = ""  # the term that said it
+        self.late = 0
+        self.changed: set[str] = set()  # rows that have a term of their own
+        self.adapters: list[Adapter] = []
+        self.reads: dict[tuple[str, str], bool] = {}  # (source, reader): through
+        self.frozen: int | None = None
+
+    def take(self, term: str) -> None:
+        """Read one term."""
+        if not term:
+            raise PlanError("there is an empty term; terms are separated by single commas", "")
+        if word(term) not in WORDS:
+            close = difflib.get_close_matches(word(term), WORDS, 1)
+            instead = close[0] + term[len(word(term)) :] if close else None
+            raise PlanError(f"unknown term {term!r}; the terms look like {FORMS}", instead)
+        WORDS[word(term)](self, term)
+
+    def said(self, pooled: Collection[str]) -> ParsedPlan:
+        """All that was read, in a fixed order."""
+        layer = tuple(self.rows[f"layer {n}"] for n in range(1, self.layers + 1))
+        above = zip(self.tasks, self.rows.get("pooler", layer[-1]), strict=True)
+        pooler = named(self.tasks, (name if task in pooled else None for task, name in above))
+        links = self.reads
+        reads = (
+            tuple(Read(s, links[s, task]) for s in self.tasks if (s, task) in links)
+            for task in self.tasks
+        )
+        return ParsedPlan(
+            embeddings=self.rows["embeddings"],
+            layer=layer,
+            pooler=pooler,
+            late=tuple(self.rows[f"late {n}"] for n in range(1, self.late + 1)),
+            adapters=tuple(sorted(self.adapters, key=adapter_order)),
+            reads=tuple(reads),
+            frozen=self.frozen,
+        )
+
+    # One method per kind of term.
+
+    def share(self, term: str) -> None:
+        if self.sharing:
+            why = f"{self.sharing!r} and {term!r} both say what is shared; keep one"
+            raise PlanError(f"{why}, and change single rows with row@", "")
+        self.sharing = term
+        if word(term) != "split":
+            if term != word(term):
+                raise PlanError(f"{word(term)!r} stands alone, and not as {term!r}", word(term))
+            self.rows = dict.fromkeys(self.rows, self.all if term == "full" else self.own)
+        elif match := re.fullmatch(rf"split@{NUMBER}((?:/.*)?)", term):
+            depth = self.depth(match[1], "split@#" + match[2])
+            apart = self.partition(match[2], term) if match[2] else self.own
+            for n in range(depth + 1, self.layers + 1):
+                self.rows[f"layer {n}"] = apart
+        elif re.fullmatch(rf"split@[\w-]+:{NUMBER}(,[\w-]+:{NUMBER})*", term):
+            self.leave(term)
+        else:
+            why = f"{term!r} does not say after which layer to split: split@{self.layers // 2}, "
+            why += "split@3/a+b (groups above it) or split@a:2,b:4 (per task)"
+            raise PlanError(why, f"split@{self.layers // 2}")
+
+    def leave(self, term: str) -> None:
+        """Each task leaves the common part after its own layer; the unnamed stay to the top."""
+        leaves: dict[str, int] = {}
+        parts = term.removeprefix("split@").split(",")
+        for i, part in enumerate(parts):
+            task, number = part.split(":")
+            before, after = parts[:i], parts[i + 1 :]
+            self.known(task, term)
+            if task in leaves:
+                rest = ",".join(before + after)
+                raise PlanError(f"{task!r} leaves twice in {term!r}", f"split@{rest}")
+            form = "split@" + ",".join([*before, f"{task}:#", *after])
+            leaves[task] = self.depth(number, form)
+        for n in range(1, self.layers + 1):
+            labels = ("" if leaves.get(t, self.layers) >= n else t for t in self.tasks)
+            self.rows[f"layer {n}"] = named(self.tasks, labels)
+
+    def take_row(self, term: str) -> None:
+        place, slash, groups = term.removeprefix("row").removeprefix("@").partition("/")
+        names = self.partition(slash + groups, term) if slash else self.own
+        self.set_rows(self.places(place, slash + groups), names, term)
+
+    def take_late(self, term: str) -> None:
+        if self.late:
+            raise PlanError(f"{term!r} is a second line of late layers; keep one", "")
+        pattern, slash, groups = term.removeprefix("late").removeprefix(":").partition("/")
+        if not re.fullmatch("[IS]+", pattern):
+            letters = re.sub("[^IS]", "", pattern.upper()) or "S"
+            why = f"{term!r} needs a letter for every late layer: S (shared) or I (one per task)"
+            raise PlanError(why, f"late:{letters}{slash}{groups}")
+        shared = self.partition(slash + groups, term) if slash else self.all
+        self.late = len(pattern)
+        for n, letter in enumerate(pattern, 1):
+            self.rows[f"late {n}"] = shared if letter == "S" else self.own
+
+    def adapt(self, term: str) -> None:
+        match = re.fullmatch(
+            rf"(\w+):{NUMBER}(?:x{NUMBER})?((?::[a-z]+)?)((?:@{NUMBER}(?:-{NUMBER})?)?)((?:/.*)?)",
+            term,
+        )
+        if not match or (match[3] and match[1] != "pal") or (match[4] and match[1] != "lora"):
+            why = f"{term!r} does not have the form of an adapter, like pal:64, pal:64x8@4-6, "
+            number = re.search("[0-9]{1,6}", term)
+            instead = f"{word(term)}:{number[0] if number else 64}"
+            raise PlanError(why + "lora:8:qv or bottleneck:64/a/b+c", instead)
+        kind, size, letters, groups = cast(Kind, match[1]), int(match[2]), match[4][1:], match[8]
+        form = f"{kind}:#{match[4]}{match[5]}{groups}"
+        if size < 1:
+            least = self.heads if kind == "pal" else 1
+            raise PlanError(
+                f"the size in {term!r} must be at least 1", form.replace("#", f"{least}")
+            )
+        heads = self.heads_of_pal(size, match[3], term, form) if kind == "pal" else 0
+        first, last = 1, self.layers
+        if match[5]:
+            first, last = self.between(match[6], match[7], "@", term, self.layers)
+        names = self.partition(groups, term, alone=False) if groups else self.own
+        matrices = ""
+        if kind == "lora":
+            matrices = "".join(m for m in MATRICES if m in (letters or "qv"))
+            if letters and sorted(letters) != sorted(matrices):
+                why = f"{term!r} names matrices with other letters than q k v o i f, or one twice"
+                better = f":{matrices}" if matrices else ""
+                raise PlanError(why, f"lora:{size}{better}{match[5]}{groups}")
+        self.place(Adapter(kind, size, first, last, names, heads, matrices), term)
+
+    def feed(self, term: str) -> None:
+        through = word(term) == "feed~"
+        tasks = term.partition(":")[2].split(">")
+        for i, task in enumerate(tasks):
+            rest = [t for t in tasks[:i] + tasks[i + 1 :] if t]
+            instead = f"{word(term)}:{'>'.join(rest)}" if len(rest) > 1 else ""
+            if not task or len(tasks) < 2:
+                why = f"{term!r} needs a source and a reader, like feed:{'>'.join(self.tasks[:2])}"
+                raise PlanError(why, instead)
+            self.known(task, term)
+            if task in tasks[:i]:
+                raise PlanError(f"{task!r} would read itself in {term!r}", instead)
+            for source in tasks[:i]:
+                if circle := self.reading(source, task):
+                    raise PlanError(f"the feeds go in a circle, {' > '.join(circle)}", instead)
+                if self.reads.setdefault((source, task), through) != through:
+                    why = f"{task!r} reads {source!r} both with feed and with feed~; keep one"
+                    raise PlanError(why, instead)
+
+    def freeze(self, term: str) -> None:
+        if self.frozen is not None:
+            raise PlanError(f"{term!r} is a second word on what is frozen; keep one", "")
+        match = re.fullmatch(f"frozen(?:@{NUMBER})?", term)
+        if not match:
+            why = f"{term!r} is neither frozen (the whole trunk) nor frozen@3 (layers 1 to 3)"
+            raise PlanError(why, "frozen")
+        self.frozen = self.depth(match[1], "frozen@#") if match[1] else self.layers
+
+    # Their parts.
+
+    def known(self, task: str, term: str) -> None:
+        """Refuse a task that does not exist."""
+        if task not in self.tasks:
+            close = difflib.get_close_matches(task, self.tasks, 1)
+            whole = rf"(?<![\w-]){re.escape(task)}(?![\w-])"
+            better = re.sub(whole, close[0], term) if close else None
+            why = f"{term!r} names the unknown task {task!r}; the tasks are {', '.join(self.tasks)}"
+            raise PlanError(why, better)
+
+    def partition(self, groups: str, term: str, alone: bool = True) -> Names:
+        """Names for `/a+b/c`; who is not named stands alone, or has nothing here."""
+        head = term.removesuffix(groups)
+        labels: dict[str, int] = {}
+        cut = [part.split("+") for part in groups.removeprefix("/").split("/")]
+        if cut == [["all"]]:
+            return self.all
+        if ["all"] in cut:
+            raise PlanError(f"'all' in {term!r} leaves nobody for a second group", f"{head}/all")
+        for g, members in enumerate(cut):
+            for m, task in enumerate(members):
+                if not task or task in labels:
+                    rest = [*cut[:g], members[:m] + members[m + 1 :], *cut[g + 1 :]]
+                    instead = head + "".join("/" + "+".join(part) for part in rest if part)
+                    what = f"{task!r} stands in two groups" if task else "a name is missing"
+                    raise PlanError(f"{what} in {term!r}", instead)
+                self.known(task, term)
+                labels[task] = g
+        return named(self.tasks, (labels.get(t, t if alone else None) for t in self.tasks))
+
+    def depth(self, said: str, form: str) -> int:
+        """A number of layers from the top, 0 to all of them; `form` has # in its place."""
+        number = int(said)
+        if 0 <= number <= self.layers:
+            return number
+        term, best = (
+            form.replace("#", said),
+            form.replace("#", f"{self.layers if number > 0 else 0}"),
+        )
+        if number < 0:
+            raise PlanError(f"{term!r} has a negative number of layers", best)
+        what = f"which has {self.layers} layers"
+        if self.layers == 1:
+            what = "whose only layer has no middle to split at"
+        raise PlanError(f"{term!r} is deeper than the trunk, {what}", best)
+
+    def between(
+        self, first: str, last: str | None, before: str, term: str, end: int
+    ) -> tuple[int, int]:
+        """Layers `first` to `last`, both counted from 1; without `last` one layer."""
+        numbers = int(first), int(last or first)
+        if 1 <= numbers[0] <= numbers[1] <= end:
+            return numbers
+        low, high = sorted(min(max(n, 1), end) for n in numbers)
+        better = re.sub(f"{before}{NUMBER}(-{NUMBER})?", before + span(low, high), term, count=1)
+        raise PlanError(f"{term!r} does not name layers from 1 to {end}, upwards", better)
+
+    def places(self, place: str, groups: str = "") -> list[str]:
+        """Rows that a place such as `embeddings`, `3`, `5-6` or `late2` stands for."""
+        place = re.sub(r"\s+", "", place)
+        if place in ("embeddings", "pooler"):
+            return [place]
+        match = re.fullmatch(f"(layer|late|){NUMBER}(?:-{NUMBER})?", place)
+        if not match:
+            close = difflib.get_close_matches(place, ["embeddings", "pooler"], 1)
+            why = f"there is no row {place!r}: say embeddings, pooler, 3, 5-6 or late1"
+            raise PlanError(why, f"row@{close[0]}{groups}" if close else None)
+        kind, end = (match[1] or "layer"), self.layers
+        if kind == "late":
+            end = self.late
+            if not end:
+                raise PlanError(f"the row {place!r} needs late layers, like late:IS", "")
+        term = f"row@{place}{groups}"
+        first, last = self.between(match[2], match[3], f"@{match[1]}", term, end)
+        return [f"{kind} {n}" for n in range(first, last + 1)]
+
+    def set_rows(self, places: Iterable[str], names: Names, term: str) -> None:
+        """Change single rows, each once."""
+        for place in places:
+            if place in self.changed:
+                raise PlanError(f"{term!r} changes the row {place!r} a second time", "")
+            self.changed.add(place)
+            self.rows[place] = names
+
+    def place(self, new: Adapter, term: str) -> None:
+        """Add an adapter; terms that differ in their tasks only are one adapter."""
+        for i, old in enumerate(self.adapters):
+            if old.place != new.place:
+                continue
+            pairs = zip(self.tasks, old.names, new.names, strict=True)
+            twice = [task for task, a, b in pairs if a and b]
+            if twice:
+                why = f"{twice[0]!r} has {new.place!r} already; {term!r} gives it again"
+                raise PlanError(why, "")
+            names = tuple(a or b for a, b in zip(old.names, new.names, strict=True))
+            self.adapters[i] = replace(old, names=names)
+            return
+        self.adapters.append(new)
+
+    def heads_of_pal(self, size: int, said: str | None, term: str, form: str) -> int:
+        """Heads as said, or the most that divide the size."""
+        by = int(said) if said else self.heads
+        if by < 1:
+            raise PlanError(f"{term!r} needs at least one head", form.replace("#", f"{size}"))
+        best = f"{max(1, round(size / by)) * by}"
+        if said and size % by:
+            why = f"the size {size} in {term!r} is not divisible by {by} heads"
+            raise PlanError(why, form.replace("#", f"{best}x{by}"))
+        heads = by if said else pal_heads(size, self.heads)
+        if not heads:
+            why = f"the size {size} in {term!r} is not divisible by the trunk's {by} heads, nor by "
+            why += f"4 or more below that (few heads can be said: pal:{size}x1)"
+            raise PlanError(why, form.replace("#", best))
+        return heads
+
+    def reading(self, start: str, goal: str) -> list[str]:
+        """The way of feeds from `goal` to `start`, and round to `goal`; empty if there is none."""
+        ways = [[start]]
+        seen = {start}
+        for way in ways:
+            for source, reader in self.reads:
+                if reader == way[0] and source not in seen:
+                    seen.add(source)
+                    ways.append([source, *way])
+        return next(([*way, goal] for way in ways if way[0] == goal), [])
+
+
+# The words of the language, in the order in which their terms are read.
+WORDS: dict[str, Callable[[PlanBuilder, str], None]] = {
+    "full": PlanBuilder.share,
+    "separate": PlanBuilder.share,
+    "split": PlanBuilder.share,
+    "late": PlanBuilder.take_late,
+    "row": PlanBuilder.take_row,
+    "pal": PlanBuilder.adapt,
+    "lowrank": PlanBuilder.adapt,
+    "lora": PlanBuilder.adapt,
+    "bottleneck": PlanBuilder.adapt,
+    "feed": PlanBuilder.feed,
+    "feed~": PlanBuilder.feed,
+    "frozen": PlanBuilder.freeze,
+}

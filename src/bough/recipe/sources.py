@@ -1,0 +1,117 @@
+"""Where a task's rows come from: a file, a hub set, or rows written out; and how many are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+
+from bough.errors import nearest, shorten
+from bough.recipe.labels import Classes
+
+
+class Hub(BaseModel):
+    """A set on the Hugging Face hub, or a local folder laid out like one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hub: str = Field(min_length=1, description="The set's id (owner/name) or a local folder.")
+    config: str | None = Field(None, description="The configuration, for sets that have several.")
+    split: str = Field("train", min_length=1, description="The split: train, validation, ...")
+    columns: dict[str, str] = Field(
+        default_factory=dict, description="The set's own column names: {our name: its name}."
+    )
+    labels: Classes | None = Field(
+        None, description="Names of the classes 0, 1, ... where the set stores bare numbers."
+    )
+
+
+class Limit(BaseModel):
+    """How many rows of each split are used at most; always the same ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: int | None = Field(None, ge=1, description="Most rows to learn from.")
+    dev: int | None = Field(None, ge=1, description="Most rows to choose the best model by.")
+    test: int | None = Field(None, ge=1, description="Most rows for the end.")
+
+
+Record = dict[str, Any] | tuple[Any, ...]
+
+
+def _plain(value: object) -> object:
+    """A cell as plain data, so that a recipe that holds it can be written down."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, float):  # numpy's too
+        return float(value)
+    if isinstance(value, int):
+        if value.bit_length() > 1024:
+            raise ValueError("a whole number of more than 1024 bits is neither text nor label")
+        return int(value)
+    if isinstance(value, bytes | bytearray):
+        raise ValueError(f"a cell holds the bytes {shorten(value)}; decode them first")
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    # Scalars of numpy and torch know their `item`; dates and the like have at least a name.
+    item = getattr(value, "item", None)
+    return _plain(item()) if callable(item) and getattr(value, "ndim", 1) == 0 else str(value)
+
+
+def _source(value: object) -> object:
+    """Lay in-memory data out as rows: a list of dicts or tuples, or a dict of columns."""
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, Mapping) and "hub" not in value:
+        return _from_columns(value)
+    if isinstance(value, list | tuple):
+        return tuple(_record(number, row) for number, row in enumerate(value, 1))
+    return value
+
+
+def _from_columns(value: Mapping[object, object]) -> tuple[Record, ...]:
+    columns: dict[str, list[object]] = {}
+    for name, column in value.items():
+        if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable):
+            raise ValueError(
+                f"{name!r} is not a list; a mapping is either columns of rows or names a `hub` set"
+                + nearest(str(name), Hub.model_fields)
+            )
+        columns[str(name)] = [_plain(cell) for cell in column]
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"the columns have different lengths ({sizes}); expected equal ones")
+    rows = zip(*columns.values(), strict=True)
+    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+
+
+def _record(number: int, row: object) -> Record:
+    if isinstance(row, str):
+        return (row,)
+    if isinstance(row, Mapping):
+        return {str(name): _plain(cell) for name, cell in row.items()}
+    if isinstance(row, list | tuple):
+        return tuple(map(_plain, row))
+    raise ValueError(f"row {number} is {shorten(row)}; expected a dict, a tuple or a text")
+
+
+def _source_form(value: object) -> str:
+    # The tags are in angle brackets so that no message takes them for a key of the recipe.
+    if isinstance(value, str):
+        return "<path>"
+    return "<hub>" if isinstance(value, Mapping | Hub) else "<rows>"
+
+
+Source = Annotated[
+    Annotated[str, Field(min_length=1), Tag("<path>")]
+    | Annotated[Hub, Tag("<hub>")]
+    | Annotated[tuple[Record, ...], Tag("<rows>")],
+    Discriminator(_source_form),
+    BeforeValidator(_source),
+]

@@ -1,0 +1,268 @@
+"""Task: what is to be learned from which columns, and how it is read out and judged.
+
+A task has no name of its own: the recipe's `tasks` gives it one. Its classes may be left open; rows
+finds them in the data and returns the task with `labels` filled in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from bough.errors import UserError, listed, nearest
+from bough.recipe.labels import Classes, ClassWeights
+from bough.recipe.sources import Limit, Source
+
+Kind = Literal["classify", "regress"]
+Pair = Literal["joint", "twin"]
+Feature = Literal["concat", "sum", "product", "difference", "cosine"]
+Pooling = Literal["pooler", "cls", "mean"]
+Head = Literal["linear", "mlp", "cosine", "cosine-linear", "cosine-sigmoid"]
+Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "ordinal"]
+Metric = Literal["auto", "accuracy", "f1", "mcc", "pearson", "spearman"]
+Split = Literal["train", "dev", "test"]
+SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
+SIGNED: tuple[Metric, ...] = ("pearson", "spearman", "mcc")  # these run from -1 to 1
+
+_LOSSES: dict[Kind, tuple[str, ...]] = {
+    "classify": ("auto", "ce", "bce", "ordinal", "mse"),
+    "regress": ("auto", "mse", "mae", "huber"),
+}
+_METRICS: dict[Kind, tuple[str, ...]] = {
+    "classify": ("auto", "accuracy", "f1", "mcc"),
+    "regress": ("auto", "pearson", "spearman"),
+}
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(name, str) and name for name in value):
+        if len(value) == 1:
+            return value[0]
+        if len(value) == 2 and value[0] != value[1]:
+            return tuple(value)
+    raise ValueError("expected one column name, or a list of two different ones for a pair")
+
+
+def _ends(value: object) -> object:
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return value
+    raise ValueError("expected the lowest and the highest label, for example [0, 5]")
+
+
+def _features(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class Task(BaseModel):
+    """One thing to learn: its columns, its head, its loss and its metric."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    kind: Kind = Field(
+        description="What the answer is: one of two or more classes (classify), or a number in a "
+        "range (regress)."
+    )
+    text: Annotated[str | tuple[str, str], BeforeValidator(_text)] = Field(
+        description="The column that holds the text, or a pair of columns for a pair of texts."
+    )
+    label: str = Field("label", min_length=1, description="The column that holds the label.")
+    train: Source | None = Field(
+        None, description="Rows to learn from: a file, a hub set, or rows written out."
+    )
+    dev: Source | None = Field(None, description="Rows to choose the best model by.")
+    test: Source | None = Field(None, description="Rows for the end; they need no labels.")
+    limit: Limit = Field(
+        default_factory=Limit,
+        description="Most rows of each split, drawn once and for all; null takes all of them.",
+    )
+    labels: Classes | None = Field(
+        None, description="The classes, in order; found in the train rows if left out."
+    )
+    range: Annotated[tuple[float, float], BeforeValidator(_ends)] | None = Field(
+        None, description="Lowest and highest label of a regress task."
+    )
+    pair: Pair = Field(
+        "joint",
+        description="Read a pair as one sequence (joint) or as two apart (twin).",
+    )
+    features: Annotated[tuple[Feature, ...], BeforeValidator(_features)] = Field(
+        FEATURES,
+        min_length=1,
+        description="What a twin pair's head sees of the two vectors; difference is absolute.",
+    )
+    pooling: Pooling = Field(
+        "pooler", description="How the trunk's states become one vector per text."
+    )
+    head: Head = Field("linear", description="What turns that vector into an answer.")
+    depth: int = Field(3, ge=1, description="Linear layers of an mlp head.")
+    width: int = Field(256, ge=1, description="Units in each hidden layer of an mlp head.")
+    project: bool = Field(
+        False, description="Give the head its own square linear map before the features."
+    )
+    norm: bool = Field(False, description="Put a LayerNorm on the pooled vector before the head.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout before the head and inside it.")
+    reads_as: Literal["logits", "probabilities", "hidden"] = Field(
+        "logits", description="What this task takes over of the tasks that the plan feeds to it."
+    )
+    fusion: Literal["concat", "attention"] = Field(
+        "concat", description="How what it takes over joins its own features."
+    )
+    loss: Loss = Field(
+        "auto", description="The loss; auto is bce for two classes, ce for more, mse for numbers."
+    )
+    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing of a classify task.")
+    class_weights: ClassWeights | None = Field(
+        None, description="Weight of each class in the loss: balanced, or {class: weight}."
+    )
+    metric: Metric = Field(
+        "auto", description="The score that counts; auto is accuracy, or pearson for numbers."
+    )
+    weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The text columns, one or two."""
+        return (self.text,) if isinstance(self.text, str) else self.text
+
+    @property
+    def paired(self) -> bool:
+        """Whether it judges a pair of texts."""
+        return not isinstance(self.text, str)
+
+    @property
+    def twin(self) -> bool:
+        """Whether its two texts are encoded apart."""
+        return self.paired and self.pair == "twin"
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are; asked once the labels are known."""
+        if self.labels is None:
+            raise RuntimeError("the classes of this task are not known yet: rows.load finds them")
+        return len(self.labels)
+
+    @property
+    def loss_name(self) -> str:
+        """The loss, with auto resolved."""
+        if self.loss != "auto":
+            return self.loss
+        if self.kind == "regress":
+            return "mse"
+        return "bce" if self.classes == 2 else "ce"
+
+    @property
+    def metric_name(self) -> str:
+        """The metric, with auto resolved."""
+        if self.metric != "auto":
+            return self.metric
+        return "accuracy" if self.kind == "classify" else "pearson"
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the head gives."""
+        match self.loss_name:
+            case "ce":
+                return self.classes
+            case "ordinal":
+                return self.classes - 1
+            case _:
+                return 1
+
+    def with_labels(self, labels: Iterable[str]) -> Task:
+        """The same task, its classes known."""
+        task = self.model_copy(update={"labels": tuple(labels)})
+        for key, problem in task._problems():
+            raise UserError(f"{key}: {problem}")
+        return task
+
+    @model_validator(mode="after")
+    def _settings_agree(self) -> Self:
+        for key, problem in self._problems():
+            raise misfit(problem, key)
+        return self
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        """Settings that do not go together: the key to mend, and a sentence."""
+        if self.label in self.columns:
+            yield "label", f"column {self.label!r} is both text and label; name two columns"
+        for key, fitting in (("loss", _LOSSES), ("metric", _METRICS)):
+            value, known = getattr(self, key), fitting[self.kind]
+            if value not in known:
+                yield key, f"{value!r} does not fit kind {self.kind}; take {', '.join(known)}"
+        yield from (
+            self._classify_problems() if self.kind == "classify" else self._regress_problems()
+        )
+        if self.head.startswith("cosine") and not self.twin:
+            said = (
+                f"{self.head!r} compares two vectors; give `text` two columns and set `pair: twin`"
+            )
+            yield "head", f"{said}, or take head linear or mlp"
+        if self.features != FEATURES and not self.twin:
+            yield "features", "this is for pairs with `pair: twin`; set that, or leave it out"
+        if len(set(self.features)) < len(self.features):
+            yield "features", f"one is named twice in {', '.join(self.features)}"
+
+    def _regress_problems(self) -> Iterator[tuple[str, str]]:
+        for key, default in (("labels", None), ("class_weights", None), ("smoothing", 0.0)):
+            if getattr(self, key) != default:
+                yield key, "this is for classify tasks; leave it out, or set `kind: classify`"
+        if self.range is not None and not self.range[0] < self.range[1]:
+            low, high = self.range
+            yield "range", f"[{low:g}, {high:g}] is empty; give the lowest label, then the highest"
+
+    def _classify_problems(self) -> Iterator[tuple[str, str]]:
+        if self.range is not None:
+            yield "range", "this is for regress tasks; leave it out, or set `kind: regress`"
+        labels = self.labels
+        if labels is None:
+            return
+        repeated = [name for name, times in Counter(labels).items() if times > 1]
+        if repeated:
+            yield "labels", f"{repeated[0]!r} is there twice; every class needs its own name"
+        if "" in labels:
+            yield "labels", "one name is empty; every class needs one"
+        if len(labels) < 2:
+            yield "labels", f"a classify task needs two or more classes, not {len(labels)}"
+        if self.loss in ("bce", "mse") and len(labels) != 2:
+            said = f"{self.loss!r} is for two classes and here are {len(labels)}"
+            yield "loss", f"{said}; take ce or ordinal"
+        if self.head.startswith("cosine") and self.outputs != 1:
+            said = f"{self.head!r} gives one number, which cannot tell {len(labels)} classes apart"
+            yield "head", f"{said} by loss {self.loss_name!r}; take head linear or mlp"
+        for name in self.class_weights if isinstance(self.class_weights, dict) else ():
+            if name not in labels:
+                said = f"{name!r} is no class of this task ({listed(labels)})"
+                yield "class_weights", said + nearest(name, labels)
+
+
+def misfit(sentence: str, *at: str | int) -> PydanticCustomError:
+    """What a validator raises about settings that do not go together, and the key to mend."""
+    # The sentence is passed as a value, because braces in it would be taken for places to fill.
+    return PydanticCustomError("misfit", "{sentence}", {"sentence": sentence, "at": at})
+
+
+class Agreeing(BaseModel):
+    """Settings whose parts must go together; the first that do not are said."""
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        for path, sentence in self._problems():
+            raise misfit(sentence, *path)
+        return self
+
+    def _problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """What does not go together: where to mend it, and a sentence."""
+        raise NotImplementedError

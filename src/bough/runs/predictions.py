@@ -1,0 +1,77 @@
+"""The predictions of a run: one file per task and split, a line per row with all that was said.
+
+This room knows the file's form, for those who write it and those who read it.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bough.errors import UserError
+from bough.data.rows import Rows
+from bough.runs.run_dir import Run
+from bough.scoring.statistics import Floats
+from bough.recipe.tasks import Task
+
+if TYPE_CHECKING:  # reading them must not load torch
+    from bough.scoring.metrics import Predictions
+
+
+def table(task: Task, rows: Rows, found: Predictions) -> tuple[list[str], list[list[Any]]]:
+    """The file's header and lines: id, label if known, answer, and each class's probability."""
+    labels = list(task.labels or ())
+    header = ["id", *(["label"] if rows.labels is not None else []), "predicted"]
+    header += [f"p({label})" for label in labels]
+    lines = []
+    for i, row in enumerate(rows.ids):
+        value = found.values[i]
+        said = labels[value] if labels else f"{value:.6f}"
+        truth: list[Any] = []
+        if rows.labels is not None:
+            truth = [labels[int(rows.labels[i])] if labels else rows.labels[i]]
+        shares = [] if found.probabilities is None else [f"{p:.6f}" for p in found.probabilities[i]]
+        lines.append([row, *truth, said, *shares])
+    return header, lines
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One run's answers to one task, as its predictions file has them."""
+
+    ids: list[str]
+    truth: NDArray[Any]  # class indices, or numbers
+    said: NDArray[Any]
+    labels: tuple[str, ...]  # empty for numbers
+    probabilities: Floats | None
+
+    @classmethod
+    def read(cls, run: Run, task: str, split: str) -> Answers:
+        file = run.folder / "predictions" / f"{task}-{split}.csv"
+        try:
+            with open(file, encoding="utf-8", newline="") as lines:
+                header, *rows = csv.reader(lines)
+        except (OSError, ValueError, csv.Error):
+            raise UserError(f"{file}: no such predictions, or not readable; train anew") from None
+        if "label" not in header:
+            raise UserError(
+                f"{file}: the {split} rows have no labels to judge by; take another split"
+            )
+        if not rows or any(len(row) != len(header) for row in rows):
+            raise UserError(f"{file}: cut short or not a table; train the run anew")
+        columns = dict(zip(header, zip(*rows, strict=True), strict=True))
+        labels = tuple(name[2:-1] for name in header if name.startswith("p("))
+        try:
+            if not labels:
+                truth, said = (np.array(columns[c], float) for c in ("label", "predicted"))
+                return cls(list(columns["id"]), truth, said, (), None)
+            place = {label: i for i, label in enumerate(labels)}
+            truth, said = (np.array([place[v] for v in columns[c]]) for c in ("label", "predicted"))
+            shares = np.array([columns[f"p({label})"] for label in labels], float).T
+            return cls(list(columns["id"]), truth, said, labels, shares)
+        except (KeyError, ValueError) as fault:
+            raise UserError(f"{file}: not a predictions file ({fault})") from None

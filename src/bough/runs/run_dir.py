@@ -1,0 +1,229 @@
+"""The run directory: the truth about a run, readable at any moment, whatever killed its writer.
+
+`recipe.yaml` (complete, as resolved), `plan.txt`, `environment.json`, `metrics.jsonl` (a line per
+log), `checkpoint/state.pt` (everything needed to go on, bit for bit), `model/` (the best so far,
+loadable alone), and at the end `predictions/`, `cost.json` and `scores.json`. Every file but the
+log is replaced whole; the log is cut back to the checkpoint's place when a run is resumed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from bough.files import Content, clear_parts, told, write_atomically
+from bough.errors import UserError
+
+
+class LockedError(UserError):
+    """Another process has it; it lets go when it ends."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, open for reading; `writer` opens it for writing."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Run:
+        path = Path(folder).expanduser()
+        if not path.is_dir():
+            raise UserError(f"{path}: no such run directory")
+        if not (path / "recipe.yaml").is_file():
+            hint = f"; name {path.parent}" if (path.parent / "recipe.yaml").is_file() else ""
+            raise UserError(f"{path}: not a run directory (it has no recipe.yaml){hint}")
+        return cls(path)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "scores.json").is_file()
+
+    @property
+    def recipe_file(self) -> Path:
+        return self.folder / "recipe.yaml"
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint" / "state.pt"
+
+    @property
+    def plan(self) -> str:
+        return (self.folder / "plan.txt").read_text(encoding="utf-8").splitlines()[0]
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        return self._json("scores.json")
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        return self._json("cost.json")
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        return self._json("environment.json")
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """The log's lines; a last line cut short by a kill is left out."""
+        file = self.folder / "metrics.jsonl"
+        if not file.is_file():
+            return
+        lines = file.read_bytes().split(b"\n")
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                if number == len(lines):
+                    return
+                raise UserError(
+                    f"{file}, line {number}: not JSON ({line[:60].decode(errors='replace')!r}); "
+                    "remove that line, or train the run anew"
+                ) from None
+            yield entry
+
+    def predictions(self, task: str, split: str) -> list[dict[str, str]]:
+        """The rows of a predictions file, as text."""
+        file = self.folder / "predictions" / f"{task}-{split}.csv"
+        if not file.is_file():
+            raise UserError(f"{file}: no such predictions; is the run finished?")
+        with open(file, encoding="utf-8", newline="") as lines:
+            return list(csv.DictReader(lines))
+
+    def _json(self, name: str) -> dict[str, Any]:
+        file = self.folder / name
+        try:
+            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{file}: not there; the run is not finished") from None
+        except ValueError as error:
+            raise UserError(f"{file}: not JSON ({error})") from None
+        return found
+
+
+class Writer:
+    """The one process that writes a run. A second one is refused."""
+
+    def __init__(self, folder: Path):
+        self.run = Run(folder)
+        self._lock = hold(folder / ".lock")
+        self._log: IO[bytes] | None = None
+
+    @classmethod
+    def start(cls, folder: Path) -> Writer:
+        """A new run; a directory that has one is left alone."""
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder}: is a file; give a directory for the run")
+        writer = cls(folder)
+        if writer.run.recipe_file.exists():
+            writer.close()
+            how = "it is finished" if writer.run.finished else f"go on with --resume {folder}"
+            raise UserError(f"{folder}: has a run already ({how}); choose another place with -o")
+        return writer
+
+    @classmethod
+    def resume(cls, folder: Path) -> Writer:
+        writer = cls(Run.open(folder).folder)
+        # Only what is known to be this run's: a user's folder may hold anything.
+        run = writer.run
+        for place in (run.folder, run.model, run.checkpoint.parent, run.folder / "predictions"):
+            clear_parts(place)
+        return writer
+
+    def write(self, name: str, content: Content) -> None:
+        path = self.run.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+
+    def write_json(self, name: str, content: Any) -> None:
+        self.write(name, json.dumps(content, indent=1) + "\n")
+
+    def write_csv(self, name: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        text = io.StringIO(newline="")
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(header)
+        table.writerows(rows)
+        self.write(name, text.getvalue())
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        """One more line of metrics.jsonl."""
+        if self._log is None:
+            # Unbuffered: a line that did not fit on the disk must not be tried again at the end.
+            self._log = open(self.run.folder / "metrics.jsonl", "ab", buffering=0)  # noqa: SIM115
+        line = json.dumps(entry).encode() + b"\n"
+        try:
+            _write_all(self._log, line)
+        except OSError as error:
+            raise told(error, self.run.folder / "metrics.jsonl", len(line)) from None
+
+    def logged(self) -> int:
+        """Bytes of the log so far, safely on disk."""
+        if self._log is None:
+            return 0 if not (p := self.run.folder / "metrics.jsonl").exists() else p.stat().st_size
+        os.fsync(self._log.fileno())
+        return self._log.tell()
+
+    def rewind(self, size: int) -> None:
+        """Cut the log back to where it was when the checkpoint was written."""
+        file = self.run.folder / "metrics.jsonl"
+        if file.exists():
+            os.truncate(file, size)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if not self.run.recipe_file.exists():  # the run never began: leave no trace of it
+            with suppress(OSError):
+                (self.run.folder / ".lock").unlink()
+                self.run.folder.rmdir()
+        self._lock.close()
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    """Unbuffered files may take only a part at a time."""
+    while data:
+        data = data[file.write(data) :]
+
+
+def hold(path: Path, what: str = "run") -> IO[bytes]:
+    """Hold the file; the system lets go of it when the process ends, however it ends."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "ab")  # noqa: SIM115
+    except OSError as error:
+        said = error.strerror or type(error).__name__
+        raise UserError(f"{path.parent}: cannot be written ({said}); choose another place") from None
+    try:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except OSError:
+        file.close()
+        said = f"another process is writing this {what}; wait for it"
+        raise LockedError(f"{path.parent}: {said}") from None
+    if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+        file.close()  # its last holder took it away in between: what is held is no one's lock
+        return hold(path, what)
+    return file

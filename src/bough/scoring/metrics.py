@@ -1,0 +1,98 @@
+"""Answers to metrics to the two aggregates.
+
+Two aggregates of the same scores exist and are often confused: *raw* is the plain mean of the
+tasks' metrics, *normalised* first moves correlations from [-1, 1] to [0, 1]. Both are always given.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bough.recipe.tasks import SIGNED, Task
+from bough.scoring import statistics
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One task's answers on one split, in the order of its rows."""
+
+    values: NDArray[Any]  # class indices, or numbers in the label's range
+    probabilities: NDArray[np.float32] | None
+    loss: float | None  # mean over the rows, where there are labels
+
+
+def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[str, float]:
+    """All metrics of a task's kind over the whole set (never a mean over batches)."""
+    if task.kind == "classify":
+        from sklearn.metrics import f1_score, matthews_corrcoef
+
+        classes = list(range(task.classes))
+        return {
+            "accuracy": float(np.mean(predicted == truth)),
+            "f1": float(
+                f1_score(truth, predicted, labels=classes, average="macro", zero_division=0)
+            ),
+            "mcc": 0.0 if _flat(predicted, truth) else float(matthews_corrcoef(truth, predicted)),
+        }
+    if _flat(predicted, truth):
+        return {"pearson": 0.0, "spearman": 0.0}
+    from scipy import stats
+
+    # In single precision a correlation is right to four or five digits only.
+    predicted, truth = predicted.astype(np.float64), truth.astype(np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        pearson = stats.pearsonr(predicted, truth).statistic
+    spearman = stats.spearmanr(predicted, truth).statistic
+    return {"pearson": _number(pearson), "spearman": _number(spearman)}
+
+
+def _flat(predicted: NDArray[Any], truth: NDArray[Any]) -> bool:
+    """A constant has no correlation; it knows nothing of the order, which is what 0 says."""
+    return len(truth) < 2 or bool(np.ptp(predicted) == 0 or np.ptp(truth) == 0)
+
+
+def _number(value: float) -> float:
+    return 0.0 if np.isnan(value) else float(value)
+
+
+def interval(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> tuple[float, float]:
+    """Where the task's metric would lie on other examples of the same kind, at 95 %."""
+    metric = task.metric_name
+    _, each = statistics.shares(metric, predicted, truth, len(task.labels or ()))
+    return statistics.mean([each[None]]).interval(kind=metric)
+
+
+def judged(
+    task: Task, predicted: NDArray[Any], truth: NDArray[Any], intervals: bool = False
+) -> dict[str, Any]:
+    """One task's scores on one split."""
+    told = {"metric": task.metric_name, **metrics(task, predicted, truth), "rows": len(truth)}
+    return told | ({"interval": list(interval(task, predicted, truth))} if intervals else {})
+
+
+def aggregates(
+    tasks: Mapping[str, Task], per_task: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    main = {name: tasks[name].metric_name for name in per_task}
+    raw = [per_task[name][metric] for name, metric in main.items()]
+    normalised = [
+        (per_task[name][metric] + 1) / 2 if metric in SIGNED else per_task[name][metric]
+        for name, metric in main.items()
+    ]
+    return {"raw": float(np.mean(raw)), "normalised": float(np.mean(normalised))}
+
+
+def selected(scores: Mapping[str, Any], tasks: Mapping[str, Task], select: str) -> float:
+    """The number that picks the best model; higher is better."""
+    if select in ("raw", "normalised"):
+        return float(scores[select])
+    if select == "sum":
+        return float(sum(scores["tasks"][n][t.metric_name] for n, t in tasks.items()))
+    return float(scores["tasks"][select][tasks[select].metric_name])

@@ -1,0 +1,1 @@
+"""One model over HTTP: the app, its limits, its page."""

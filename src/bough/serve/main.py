@@ -1,0 +1,131 @@
+"""One process that answers all tasks of one model over HTTP, until it is told to end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import socket
+import sys
+from errno import EADDRNOTAVAIL
+from pathlib import Path
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+
+from bough.errors import UserError
+from bough.inference.base import Model
+from bough.inference.torch_model import load
+from bough.serve.app import Settings, build
+from bough.serve.connections import bounded
+from bough.serve.requests import Limits
+from bough.system import files
+
+CONNECTIONS = 1024  # at a time, where the process may have twice as many files
+
+
+def serve(
+    source: str | Path, settings: Settings, host: str, port: int, device: str, runtime: str
+) -> None:
+    """Load a model and answer until told to end; what was accepted is answered before that."""
+    with _listen(host, port) as listener:
+        model = _load(source, device, runtime)
+        _warm(model)
+        app = build(model, settings, _name(source))
+        server = uvicorn.Server(configure(app, settings.limits))
+
+        def end(*_: object) -> None:
+            server.should_exit = True
+
+        # For a signal before uvicorn has its own handler, and for the one that it raises again
+        # when all is answered: that is then no failure.
+        before = signal.signal(signal.SIGTERM, end)
+        _greet(str(source), listener, settings)
+        try:
+            server.run(sockets=[listener])
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def configure(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """How uvicorn runs the app."""
+    return uvicorn.Config(
+        app,
+        http=bounded(min(CONNECTIONS, files() // 2), limits.timeout),
+        ws="none",
+        lifespan="on",  # what fails at the start ends the server
+        backlog=_backlog(),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(limits.timeout) + 5,
+    )
+
+
+def _backlog() -> int:
+    """Connections that may wait to be accepted; asyncio accepts all of them at a time.
+
+    Three times as many can be open before the first of them is counted, and refused.
+    """
+    return max(1, files() // 8)
+
+
+def _load(source: str | Path, device: str, runtime: str) -> Model:
+    """On the CPU a pass has one thread, and there is a pass per core: none waits for another."""
+    if runtime == "torch":
+        if device == "cpu":
+            torch.set_num_threads(1)
+        return load(source, device)
+    if runtime == "onnx" and device == "cpu":
+        from bough.inference import onnx_model as onnx
+
+        return onnx.load(source, threads=1)
+    raise UserError(f"--runtime {runtime} on {device}: expected torch, or onnx on the cpu")
+
+
+def _greet(source: str, listener: socket.socket, settings: Settings) -> None:
+    name, port = listener.getsockname()[:2]
+    url = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    print(f"bough: {source} answers at {url} (page) and {url}/docs; Ctrl-C ends it", flush=True)
+    if not name.startswith("127.") and name != "::1" and settings.key is None:
+        warning = "bough: everyone who reaches this address can ask; BOUGH_API_KEY sets a key"
+        print(warning, file=sys.stderr)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The address, taken before the model is loaded: its mistakes show at once.
+
+    Who comes while the model is loaded waits for its answer.
+    """
+    try:
+        *kind, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with contextlib.ExitStack() as stack:
+            # With its protocol: only then asyncio sends short answers without delay.
+            listener = stack.enter_context(socket.socket(*kind))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_backlog())  # else a second server could bind the same address
+            stack.pop_all()
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        nowhere = isinstance(error, socket.gaierror) or getattr(error, "errno", 0) == EADDRNOTAVAIL
+        other = "--host" if nowhere else "--port"
+        raise UserError(f"cannot listen on {host}:{port} ({why}); choose another {other}") from None
+    return listener
+
+
+def _name(source: str | Path) -> str:
+    """What the page calls the model: a folder's name tells strangers nothing about the machine."""
+    return Path(source).resolve().name if Path(source).exists() else str(source)
+
+
+def _warm(model: Model) -> None:
+    """First answers, while nobody waits: a model that gives no numbers is no use to anyone."""
+    for text in ("A first text.", ("A first text.", "A second text.")):
+        asked = tuple(n for n, t in model.tasks.items() if t.paired == isinstance(text, tuple))
+        answers = next(model.answer([(text, asked)])) if asked else {}
+        for task, answer in answers.items():
+            number = answer.score if answer.value is None else answer.value
+            if number is None or not math.isfinite(number):
+                raise UserError(f"task {task!r} answers {number}; train the model again")

@@ -1,0 +1,1 @@
+"""Many runs: what is asked for, searched, launched and shown; the published studies."""

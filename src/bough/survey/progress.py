@@ -1,0 +1,179 @@
+"""Board: what a person sees of a survey while it runs; a live table, or plain lines in a file."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from bough.errors import UserError
+from bough.runs.console import by_metric, one_line
+from bough.runs.run_dir import Run
+from bough.survey.spec import SCORES, RunSpec
+
+OFTEN = 1.0  # seconds between two looks into the runs' logs
+
+
+class Board:
+    """Keeps count, and prints a line for every run that ends."""
+
+    def __init__(self, title: str, total: int, workers: int, find: Callable[[str], Run]):
+        self.title = title
+        self.total = total
+        self.workers = workers
+        self.find = find
+        self.cells: dict[str, list[Mapping[str, Any]]] = {}  # dev scores of the finished runs
+        self.counts = dict.fromkeys(("done", "failed", "pruned", "stopped"), 0)
+        self.began: dict[str, float] = {}
+        self.seconds: list[float] = []  # that runs took which began and ended under our eyes
+        self.looked = 0.0
+
+    def known(self, order: RunSpec, state: str) -> None:
+        """A run that ended before this process began."""
+        self._count(order, state)
+
+    def started(self, order: RunSpec) -> None:
+        again = self.find(order.name).recipe_file.is_file()
+        self.began[order.name] = time.monotonic()
+        self.say(f"{order.name}: {'goes on' if again else 'begins'}")
+
+    def ended(self, order: RunSpec, outcome: str, why: str = "") -> None:
+        began = self.began.pop(order.name, None)
+        scores = self._count(order, outcome)
+        took = ""
+        if began is not None and outcome == "done":
+            self.seconds.append(time.monotonic() - began)
+            took = f" in {duration(self.seconds[-1])}"
+        said = f"{order.name}: {outcome}{took} ({self.ended_runs} of {self.total})"
+        if outcome == "done":
+            said += f"  {one_line(scores)}"
+        elif why:
+            said += f": {why}"
+        left = self.left()
+        self.say(said + (f"; {left}" if left else ""))
+
+    def look(self, running: Sequence[RunSpec]) -> None:
+        """Called often; looks into the running runs now and then."""
+        if time.monotonic() - self.looked >= OFTEN:
+            self.looked = time.monotonic()
+            self.show(running)
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def show(self, running: Sequence[RunSpec]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def ended_runs(self) -> int:
+        return self.counts["done"] + self.counts["failed"] + self.counts["pruned"]
+
+    def left(self) -> str:
+        """How long the rest may take, once a run has shown it."""
+        remaining = self.total - self.ended_runs
+        if not self.seconds or remaining <= 0:
+            return ""
+        return f"about {duration(statistics.mean(self.seconds) * remaining / self.workers)} left"
+
+    def _count(self, order: RunSpec, outcome: str) -> Mapping[str, Any]:
+        """Count it, and keep the dev scores of a finished one, as far as it has any."""
+        self.counts[outcome] += 1
+        found: Mapping[str, Any] = {}
+        if outcome == "done":
+            with suppress(UserError):
+                found = self.find(order.name).scores.get("dev") or {}
+            self.cells.setdefault(order.cell, []).append(found)
+        return found
+
+    def table(self) -> Table:
+        """A line per cell: how many runs, and the means of their dev scores."""
+        table = Table(box=SIMPLE_HEAD, title=self.title, title_justify="left")
+        table.add_column("cell", no_wrap=True)
+        table.add_column("runs", justify="right")
+        means = [(name, "mean") for name in SCORES]
+        cells = {cell: [by_metric(scores) for scores in own] for cell, own in self.cells.items()}
+        # A task that cells judge differently has a column for each of its metrics.
+        judged = [key for own in cells.values() for scores in own for key in scores]
+        columns = [*dict.fromkeys(key for key in judged if key not in means), *means]
+        for name, metric in columns:
+            table.add_column(f"{name}\n{metric}", justify="right")
+        for cell, own in cells.items():
+            values = ([scores[key] for scores in own if key in scores] for key in columns)
+            table.add_row(cell, str(len(own)), *map(_spread, values))
+        return table
+
+
+class LiveBoard(Board):
+    """The same as a table that is redrawn in place."""
+
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        workers: int,
+        find: Callable[[str], Run],
+        console: Console | None = None,
+    ):
+        super().__init__(title, total, workers, find)
+        self.console = console or Console(stderr=True)
+        self.live = Live(console=self.console, refresh_per_second=2, transient=True)
+        self.live.start()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False)
+
+    def show(self, running: Sequence[RunSpec]) -> None:
+        counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n)
+        head = f"{counts or '0 done'} of {self.total}; {len(running)} running; {self.left()}"
+        now = Table(box=None, padding=(0, 2), show_header=False)
+        for order in running:
+            now.add_row(f"  {order.name}", self._place(order))
+        self.live.update(Group(self.table(), Text(head.strip("; ")), now))
+
+    def close(self) -> None:
+        self.live.stop()
+
+    def _place(self, order: RunSpec) -> str:
+        """How far a run has come, by its log."""
+        step, scores = 0, ""
+        try:
+            for entry in self.find(order.name).metrics():
+                step = entry.get("step", step)
+                scores = one_line(entry["dev"]) if "dev" in entry else scores
+        except (UserError, OSError):
+            return "..."
+        steps = order.recipe.training.steps
+        return f"step {step}{f' of {steps}' if steps else ''}  {scores}"
+
+
+def for_terminal(title: str, total: int, workers: int, find: Callable[[str], Run]) -> Board:
+    """A live table where someone watches, lines where a file does."""
+    kind = LiveBoard if sys.stderr.isatty() else Board
+    return kind(title, total, workers, find)
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 45 s, 12 min, 2 h 5 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.3f}{spread}"

@@ -1,0 +1,74 @@
+"""Studies: published multi-task studies as surveys, with what they printed and what we found.
+
+Each is a survey file in `recipes/studies`; its keys `asks`, `printed` and `found` are for people.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bough.errors import UserError
+from bough.survey.spec import Survey
+
+
+@dataclass(frozen=True)
+class Study:
+    """A survey file, and the survey that it holds."""
+
+    file: Path
+    survey: Survey
+
+    @property
+    def name(self) -> str:
+        return self.file.stem
+
+
+def folder() -> Path:
+    """Where the studies are: beside the package when installed, in the checkout else."""
+    here = Path(__file__).parents[1]
+    for place in (here / "recipes", here.parents[1] / "recipes"):
+        if (place / "studies").is_dir():
+            return place / "studies"
+    raise UserError("the studies are not here; get them with bough's sources, in recipes/studies")
+
+
+def every() -> list[Study]:
+    """All studies, by name."""
+    return [Study(file, Survey.read(file)) for file in sorted(folder().glob("*.yaml"))]
+
+
+def show() -> None:
+    """Print what each asks, what was printed, what we found, and the command."""
+    # Where there is no terminal to fit, lines are as long as a page is wide.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+    for study in every():
+        told = study.survey
+        cells = told.resolved(next(iter(told.budgets), None))
+        number = cells.search.trials if cells.search is not None else len(cells.cells)
+        size = "trials" if cells.search is not None else "cells"
+        seeds = "1 seed" if len(cells.seeds) == 1 else f"{len(cells.seeds)} seeds"
+        console.print(f"[bold]{study.name}[/]  [dim]{number} {size}, {seeds}[/]")
+        words = Table.grid(padding=(0, 1))
+        for head, text in (
+            ("asks", told.asks),
+            ("printed", told.printed),
+            ("found", told.found or "not run yet"),
+        ):
+            words.add_row(f"  {head}:", Text(" ".join(text.split())))
+        console.print(words)
+        console.print(f"  [green]bough survey {_short(study.file)}[/]\n", soft_wrap=True)
+    console.print(
+        "Sizes: --budget small (MiniLM on a CPU, minutes a run; the usual one), medium,\n"
+        "full (BERT-base, as printed), smoke (a few steps). BOUGH_DATA names the data's folder.",
+        soft_wrap=True,
+    )
+
+
+def _short(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

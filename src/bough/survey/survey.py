@@ -1,0 +1,222 @@
+"""Survey: many runs, each a process and a run directory of its own, taken to the end together.
+
+What was decided about a survey lies in `survey.yaml` of its directory; how far it has come is read
+off the run directories alone. It can be stopped, or killed, and asked for again at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bough.comparison.groups import find_runs, finished, group
+from bough.errors import UserError, listed, nearest
+from bough.recipe.recipe import Recipe
+from bough.survey import progress, spec
+from bough.survey.launcher import Folder, Keep, Launcher, Listed
+from bough.survey.search import Trials, corners
+from bough.survey.spec import RunSpec, Survey
+from bough.system import cores
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a survey stands."""
+
+    folder: Path
+    done: int
+    failed: int
+    pruned: int
+    total: int
+    stopped: bool  # it was told to stop, and can go on
+    baseline: str | None
+
+    def __str__(self) -> str:
+        """What was done, and what to type next."""
+        place = shlex.quote(str(self.folder))
+        lines = [f"{self.done} of {self.total} runs are done in {self.folder}"]
+        if self.pruned:
+            lines[0] += f", {self.pruned} were stopped as hopeless"
+        if self.failed:
+            said = f"{self.failed} failed: see {self.folder / 'failures'}"
+            lines.append(f"{said}; try them again with: bough survey {place} --retry")
+        if self.done:
+            base = f" --baseline {shlex.quote(self.baseline)}" if self.baseline else ""
+            page = shlex.quote(str(self.folder / "report.html"))
+            lines.append(f"Next: bough compare {place}{base}")
+            lines.append(f"      bough report {place}{base} -o {page}")
+        return "\n".join(lines)
+
+
+def conduct(
+    source: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    budget: str | None = None,
+    workers: int = 1,
+    only: Sequence[str] = (),
+    keep: str = "models",
+    retry: bool = False,
+) -> Result:
+    """Run a survey file, or go on with a survey's directory, until all its runs have ended."""
+    if keep not in get_args(Keep):
+        raise UserError(f"--keep {keep!r}: expected {', '.join(get_args(Keep))}")
+    folder, survey = prepare(source, out, budget, workers)
+    with folder.held():
+        folder.settle(survey)
+        work: Listed | Trials
+        ended: list[tuple[RunSpec, str]]
+        if survey.search is not None:
+            if only:
+                raise UserError("--only names cells, and a search finds its own; leave it out")
+            work = Trials(survey, folder, retry)
+            total, ended = work.total, [*work.known()]
+        else:
+            orders = chosen(survey, only)
+            for order in orders if retry else ():
+                folder.failure(order.name).unlink(missing_ok=True)
+            work = Listed(orders, folder)
+            total, ended = len(orders), [(o, folder.state(o.name)) for o in orders]
+        shown = progress.for_terminal(folder.path.name, total, workers, folder.run)
+        fleet = Launcher(folder, workers, shown, cast(Keep, keep))
+        try:
+            for order, state in ended:
+                if state in ("done", "failed", "pruned"):
+                    shown.known(order, state)
+                if state == "done":
+                    fleet.tidy(order)
+            ended_all = fleet.run(work)
+        finally:
+            shown.close()
+    console = _console()
+    if shown.cells:
+        console.print(shown.table())
+    if isinstance(work, Trials):
+        _print_best(work, console)
+    counts = shown.counts
+    return Result(
+        folder.path,
+        counts["done"],
+        counts["failed"],
+        counts["pruned"],
+        total,
+        not ended_all,
+        baseline(folder, survey),
+    )
+
+
+def show(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
+    budget: str | None,
+    workers: int,
+    only: Sequence[str] = (),
+) -> None:
+    """Print the runs of a survey and how they stand, without running any."""
+    folder, survey = prepare(source, out, budget, workers)
+    console = _console()
+    if survey.search is not None:
+        console.print(f"a search of {survey.search.trials} trials over:")
+        for key, values in survey.search.space.items():
+            console.print(f"  {key}: {values}", markup=False)
+        return
+    orders = chosen(survey, only)
+    table = Table(box=SIMPLE_HEAD, title=str(folder.path), title_justify="left")
+    for heading in ("run", "state", "what sets it apart"):
+        table.add_column(heading)
+    for order in orders:
+        keys = ", ".join(f"{key}: {value}" for key, value in survey.cells[order.cell].items())
+        table.add_row(*(Text(part) for part in (order.name, folder.state(order.name), keys)))
+    console.print(table)
+    console.print(f"{len(survey.cells)} cells x {len(survey.seeds)} seeds")
+
+
+def prepare(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
+    budget: str | None,
+    workers: int,
+) -> tuple[Folder, Survey]:
+    """The directory, and what is to be run in it; refused if a part of it cannot work."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        folder = Folder(path)
+        survey = folder.survey
+        if survey is None:
+            raise UserError(
+                f"{path}: not a survey's directory (no survey.yaml); give a survey file"
+            )
+        if out is not None or budget is not None:
+            raise UserError(f"{path}: goes on as it was begun; leave -o and --budget out")
+        return folder, survey
+    asked = Survey.read(path)
+    chosen = budget or next(iter(asked.budgets), None)
+    place = Path(out) if out is not None else _place(path, chosen)
+    folder = Folder(place.expanduser())
+    old = folder.survey
+    # A survey keeps its number of threads: step times of its runs are to be compared.
+    threads = old.base.threads if old is not None else max(1, cores() // workers)
+    survey = asked.resolved(budget, threads)
+    if old != survey:
+        spec.check(recipes(survey))
+    if budget is None and len(asked.budgets) > 1:
+        others = [name for name in asked.budgets if name != chosen]
+        print(f"budget: {chosen} (there is also {listed(others)})", file=sys.stderr)
+    return folder, survey
+
+
+def recipes(survey: Survey) -> list[Recipe]:
+    """The recipes of a resolved survey; of a search, some that have all of its values."""
+    if survey.search is None:
+        return [order.recipe for order in survey.orders()]
+    base = survey.base
+    return [spec.applied(base, keys, "search.space") for keys in corners(survey.search)]
+
+
+def chosen(survey: Survey, only: Sequence[str]) -> list[RunSpec]:
+    """The runs of the cells asked for, or all."""
+    cells = {name: spec.named(name, survey.cells) for name in only}
+    for name, cell in cells.items():
+        if cell is None:
+            known = listed(list(survey.cells), 30)
+            raise UserError(f"no cell {name!r}; there is {known}{nearest(name, survey.cells)}")
+    return [order for order in survey.orders() if not only or order.cell in cells.values()]
+
+
+def baseline(folder: Folder, survey: Survey) -> str | None:
+    """The survey's baseline as a comparison calls it now, if the file names it by its cell."""
+    cell = spec.named(survey.baseline or "", survey.cells)
+    own = {folder.run(f"{cell}-s{seed}") for seed in survey.seeds}
+    if not any(run.finished for run in own):
+        return survey.baseline
+    runs, _ = finished(find_runs([folder.path]))
+    variants, _ = group(runs, [Recipe.read(run.recipe_file) for run in runs])
+    return next((v.label for v in variants if own & {*v.runs}), survey.baseline)
+
+
+def _place(path: Path, budget: str | None) -> Path:
+    return Path("runs") / (f"{path.stem}-{budget}" if budget else path.stem)
+
+
+def _console() -> Console:
+    """As wide as the terminal; wide enough for the tables where there is none."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+
+
+def _print_best(work: Trials, console: Console) -> None:
+    aims = work.search.objectives
+    console.print("No other trial is better in every aim:" if len(aims) > 1 else "Best trial:")
+    for name, values, keys in work.best():
+        gave = "  ".join(f"{aim} {value:.4g}" for aim, value in zip(aims, values, strict=True))
+        said = "  ".join(f"{key}={value}" for key, value in keys.items())
+        console.print(f"  {name}  {gave}  ({said})", markup=False)

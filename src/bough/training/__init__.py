@@ -1,0 +1,1 @@
+"""Whose turn, whose loss, whose gradient, how weights move; one step, and the whole run."""

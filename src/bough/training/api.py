@@ -1,0 +1,117 @@
+"""A run from outside: started, gone on with, and judged once more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bough.data.dataset import Data
+from bough.errors import UserError
+from bough.files import DiskFullError
+from bough.inference.torch_model import load
+from bough.model import pretrained as encoders
+from bough.recipe.recipe import Recipe
+from bough.recipe.tasks import SPLITS
+from bough.runs.console import Display, Silent, progress
+from bough.runs.run_dir import Run, Writer
+from bough.training.evaluate import predict, score
+from bough.training.trainer import FORM, Failed, Trainer
+
+
+def train(
+    recipe: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
+    out: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    display: Display | None = None,
+) -> Run:
+    """Train what the recipe says and return its run directory."""
+    told = _anchored(Recipe.read(recipe, overrides))
+    writer = Writer.start(Path(out).expanduser() if out is not None else new_folder(recipe))
+    with _closing(writer, display or Silent()) as shown:
+        Trainer(told, writer, shown, None).run()
+    return writer.run
+
+
+def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Run:
+    """Go on with a run that was stopped or killed, as if nothing had happened."""
+    run = Run.open(folder)
+    if run.finished:
+        raise UserError(f"{run.folder}: is finished; there is nothing to resume")
+    writer = Writer.resume(run.folder)
+    with _closing(writer, display or Silent()) as shown:
+        Trainer(Recipe.read(run.recipe_file), writer, shown, _state(run)).run()
+    return run
+
+
+def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
+    """Scores of a run's best model on one of its recipe's splits, with intervals."""
+    run = Run.open(folder)
+    if split not in SPLITS:
+        raise UserError(f"--split {split!r}: expected {', '.join(SPLITS)}")
+    data = Data.gather(Recipe.read(run.recipe_file), [split])
+    model = load(run.folder)
+    examples = {
+        n: e
+        for n, e in data.examples(split, model.tokenizer, model.longest).items()
+        if e.targets is not None
+    }
+    if not examples:
+        raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
+    found = predict(
+        model.network, examples, lambda passes: progress(passes, len(passes), "judging")
+    )
+    return score(model.tasks, examples, found, intervals=True)
+
+
+def new_folder(recipe: object) -> Path:
+    """runs/<recipe's name>, numbered where it is taken."""
+    stem = Path(recipe).stem if isinstance(recipe, str | os.PathLike) else "run"
+    number = 1
+    while True:
+        folder = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        if not folder.exists():
+            return folder
+        number += 1
+
+
+def _state(run: Run) -> dict[str, Any] | None:
+    """What the run goes on from; nothing before its first checkpoint."""
+    if not run.checkpoint.is_file():
+        return None
+    try:
+        state = torch.load(run.checkpoint, map_location="cpu", weights_only=True)
+    except Exception:  # what the reader of pickles stumbles over first, in bytes that are none
+        raise UserError(f"{run.checkpoint}: is damaged; train the recipe anew") from None
+    if not isinstance(state, dict) or state.get("form") != FORM:
+        raise UserError(
+            f"{run.checkpoint}: was written by another version of bough; resume the run with that "
+            "one, or train the recipe anew"
+        )
+    return state
+
+
+@contextmanager
+def _closing(writer: Writer, display: Display) -> Iterator[Display]:
+    """Whatever happens, the display is put away and the run directory let go of."""
+    try:
+        yield display
+    except DiskFullError as error:
+        raise Failed(
+            f"{error}. Make room, then go on with: bough train --resume {writer.run.folder}"
+        ) from None
+    finally:
+        display.close()
+        writer.close()
+
+
+def _anchored(recipe: Recipe) -> Recipe:
+    """With an encoder's folder by its full path, so that a run can be resumed from anywhere."""
+    folder = Path(recipe.encoder).expanduser()
+    if recipe.encoder == encoders.MINILM or not folder.is_dir():
+        return recipe
+    return recipe.model_copy(update={"encoder": str(folder.resolve())})

@@ -1,0 +1,274 @@
+"""Many losses, one gradient: each parameter's gradient is made from the tasks that use it.
+
+Parameters are grouped by exactly who uses them. After each task's own backward its gradients are
+taken over as they are, without a copy; at the end of the step a group with one task present keeps
+that task's gradient, and a group with several looks at the small matrix of their dot products,
+asks the method for coefficients and adds the gradients up. A head thus always learns from its
+own task's plain gradient, and what no task touched in a step has no gradient at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+from bough.training.gradient_weighting import GradientWeighting
+
+# All dot products of one stretch of the gradients come before the next, while it is in the cache;
+# each sums so few terms in single precision that nothing is lost, and their sum is in double.
+_CHUNK = 1 << 18
+_TOGETHER = ""  # the key of gradients taken from several tasks at once
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters and exactly those tasks that use them."""
+
+    users: tuple[str, ...]
+    parameters: Sequence[nn.Parameter]
+
+    @property
+    def name(self) -> str:
+        return "+".join(self.users)
+
+
+class Combiner:
+    """Takes the tasks' gradients one by one and leaves the combined ones in `.grad`.
+
+    A step is: backward, `take`, for each task (and micro-batch); then `finish`; then the
+    optimiser's step and `zero_grad(set_to_none=True)`. Gradients taken from a task in one step add
+    up, and are averaged over processes before anything is combined: a loss that is a part of the
+    task's loss in this step carries its share.
+
+    The generator must stand alike in all processes. Embeddings may give sparse gradients, which
+    stay as small as they are until they are put into a dense `.grad` that is kept for the purpose.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        groups: Iterable[Group],
+        tasks: Sequence[str],
+        generator: torch.Generator,
+    ):
+        self.tasks = tuple(tasks)
+        self.surgeon = GradientWeighting(method, generator)
+        self.groups = _by_users(groups, self.tasks)
+        self._parameters = [p for group in self.groups for p in group.parameters]
+        self._taken: dict[nn.Parameter, dict[str, Tensor]] = {}
+        self._rows: dict[nn.Parameter, Tensor] = {}  # rows that the taken gradients stand for
+        self._dense: dict[nn.Parameter, tuple[Tensor, Tensor]] = {}  # kept `.grad`, rows in use
+        self._settled = False
+
+    @property
+    def apart(self) -> bool:
+        """Whether every task needs a backward of its own; a sum may take several at once."""
+        return self.surgeon.name != "sum"
+
+    @torch.no_grad()
+    def take(self, *tasks: str) -> None:
+        """Take over the gradients that a backward of these tasks' loss has just left.
+
+        A gradient on a parameter that none of them uses is dropped: it came by way of another
+        task's head, which only its own task may move.
+        """
+        if len(tasks) > 1 and self.apart:
+            raise ValueError(f"{self.surgeon.name} needs one backward per task")
+        if self._settled:
+            raise RuntimeError("gradients are taken before cosines and finish, not after")
+        key = tasks[0] if len(tasks) == 1 else _TOGETHER
+        for group in self.groups:
+            used = any(task in group.users for task in tasks)
+            for parameter in group.parameters:
+                gradient, parameter.grad = parameter.grad, None
+                if gradient is None or not used:
+                    continue
+                held = self._taken.setdefault(parameter, {})
+                held[key] = _plus(held[key], gradient) if key in held else gradient
+
+    @torch.no_grad()
+    def cosines(
+        self, places: Mapping[str, Sequence[nn.Parameter]] | None = None
+    ) -> dict[str, dict[str, float]]:
+        """Cosine between the gradients of each two tasks at each place, by default each group.
+
+        Asked between the last `take` and `finish`; `{"layer 1": {"sst+sts": -0.12}}`. Pairs that
+        share nothing there, or of which one has no gradient, are left out.
+        """
+        self._settle()
+        found: dict[str, dict[str, float]] = {}
+        for place, parameters in (places or {g.name: g.parameters for g in self.groups}).items():
+            keys = self._present(parameters)
+            if _TOGETHER in keys:
+                raise ValueError("cosines need one backward per task")
+            gram = self._gram(parameters, keys)
+            lengths = gram.diagonal().sqrt()
+            held = [self._taken[p].keys() for p in parameters if p in self._taken]
+            pairs = {
+                f"{keys[i]}+{keys[j]}": float(gram[i, j] / (lengths[i] * lengths[j]))
+                for i in range(len(keys))
+                for j in range(i + 1, len(keys))
+                if lengths[i] > 0 and lengths[j] > 0
+                if any({keys[i], keys[j]} <= own for own in held)
+            }
+            if pairs:
+                found[place] = pairs
+        return found
+
+    @torch.no_grad()
+    def finish(self) -> dict[str, dict[str, float]]:
+        """Combine what was taken into `.grad`; tells the coefficients of each group with several
+        tasks present."""
+        self._settle()
+        told: dict[str, dict[str, float]] = {}
+        for group in self.groups:
+            keys = self._present(group.parameters)
+            if len(keys) > 1:
+                gram = self._gram(group.parameters, keys) if self.surgeon.looks else None
+                factors = self.surgeon.coefficients(group.name, keys, gram)
+                told[group.name] = dict(zip(keys, factors, strict=True))
+            for parameter in group.parameters:
+                held = self._taken.get(parameter)
+                if held is not None:
+                    parameter.grad = self._whole(parameter, _add_up(held, told.get(group.name)))
+        self._taken.clear()
+        self._rows.clear()
+        self._settled = False
+        return told
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the method remembers between steps."""
+        return self.surgeon.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.surgeon.load_state_dict(state)
+
+    def _present(self, parameters: Iterable[nn.Parameter]) -> list[str]:
+        """The tasks that have a gradient here, in the tasks' order."""
+        keys = {key for p in parameters for key in self._taken.get(p, ())}
+        return [key for key in (*self.tasks, _TOGETHER) if key in keys]
+
+    def _gram(self, parameters: Iterable[nn.Parameter], keys: Sequence[str]) -> Tensor:
+        """Dot products between the tasks' gradients, `[tasks, tasks]` in double on the CPU."""
+        m = len(keys)
+        dots: dict[tuple[int, int], list[Tensor]] = {
+            (i, j): [] for i in range(m) for j in range(i, m)
+        }
+        for parameter in parameters:
+            held = self._taken.get(parameter, {})
+            here = [i for i, key in enumerate(keys) if key in held]
+            parts = (_single(held[keys[i]]).reshape(-1).split(_CHUNK) for i in here)
+            for chunk in zip(*parts, strict=True):
+                own = dict(zip(here, chunk, strict=True))
+                for (i, j), sums in dots.items():
+                    if i in own and j in own:
+                        sums.append(torch.dot(own[i], own[j]))
+        gram = torch.zeros(m, m, dtype=torch.float64)
+        for (i, j), sums in dots.items():
+            if sums:
+                gram[i, j] = gram[j, i] = torch.stack(sums).cpu().double().sum()
+        return gram
+
+    def _settle(self) -> None:
+        """All gradients of the step are in: average them over processes, align the sparse ones."""
+        if self._settled:
+            return
+        if distributed.is_available() and distributed.is_initialized():
+            self._average()
+        for parameter, held in self._taken.items():
+            if any(gradient.is_sparse for gradient in held.values()):
+                self._align(parameter, held)
+        self._settled = True
+
+    def _average(self) -> None:
+        """Average each task's gradients over the processes. A process without an example of a
+        task has nothing to give for it; it counts as zero and gets the others' average."""
+        keys = (*self.tasks, _TOGETHER)
+        given = [[key in self._taken.get(p, ()) for key in keys] for p in self._parameters]
+        device = self._parameters[0].device
+        anywhere = torch.tensor(given, dtype=torch.int32, device=device)
+        distributed.all_reduce(anywhere)
+        for key, present in zip(keys, anywhere.bool().T.tolist(), strict=True):
+            chosen = [p for p, there in zip(self._parameters, present, strict=True) if there]
+            if not chosen:
+                continue
+            held = [self._taken.setdefault(p, {}) for p in chosen]
+            dense = [
+                h.pop(key).to_dense() if key in h else torch.zeros_like(p)
+                for p, h in zip(chosen, held, strict=True)
+            ]
+            flat = torch.cat([gradient.reshape(-1) for gradient in dense])
+            distributed.all_reduce(flat)
+            flat /= distributed.get_world_size()
+            parts = flat.split([p.numel() for p in chosen])
+            for parameter, h, part in zip(chosen, held, parts, strict=True):
+                h[key] = part.view_as(parameter)
+
+    def _align(self, parameter: nn.Parameter, held: dict[str, Tensor]) -> None:
+        """Sparse gradients of one parameter as dense ones over the rows that any of them has."""
+        if not all(gradient.is_sparse for gradient in held.values()):
+            for key in held:
+                held[key] = held[key].to_dense()
+            return
+        indices = [gradient._indices()[0] for gradient in held.values()]
+        rows, places = torch.unique(torch.cat(indices), return_inverse=True)
+        own = places.split([len(part) for part in indices])
+        for (key, gradient), place in zip(list(held.items()), own, strict=True):
+            values = gradient._values()
+            held[key] = values.new_zeros(len(rows), *values.shape[1:]).index_add_(0, place, values)
+        self._rows[parameter] = rows
+
+    def _whole(self, parameter: nn.Parameter, gradient: Tensor) -> Tensor:
+        """A gradient in the parameter's own shape; rows are put into a tensor of zeros that is
+        used again in every step, because making a large one costs more than filling it."""
+        rows = self._rows.get(parameter)
+        if rows is None:
+            return gradient
+        if parameter in self._dense:
+            whole, filled = self._dense[parameter]
+            whole.index_fill_(0, filled, 0)
+        else:
+            whole = torch.zeros_like(parameter)
+        self._dense[parameter] = (whole, rows)
+        return whole.index_copy_(0, rows, gradient)
+
+
+def _by_users(groups: Iterable[Group], tasks: tuple[str, ...]) -> tuple[Group, ...]:
+    """One group for each set of users that occurs, its users in the tasks' order."""
+    merged: dict[tuple[str, ...], list[nn.Parameter]] = {}
+    for group in groups:
+        users = tuple(task for task in tasks if task in group.users)
+        if not users or len(users) != len(set(group.users)):
+            raise ValueError(f"the users of a group, {group.users}, are not among {tasks}")
+        merged.setdefault(users, []).extend(group.parameters)
+    if len({id(p) for own in merged.values() for p in own}) < sum(map(len, merged.values())):
+        raise ValueError("a parameter belongs to exactly one group, once")
+    return tuple(Group(users, tuple(own)) for users, own in merged.items())
+
+
+def _single(gradient: Tensor) -> Tensor:
+    return gradient.float() if gradient.dtype in (torch.bfloat16, torch.float16) else gradient
+
+
+def _plus(a: Tensor, b: Tensor) -> Tensor:
+    """The sum, in place where one of them is dense."""
+    if not a.is_sparse:
+        return a.add_(b)
+    return a + b if b.is_sparse else b.add_(a)
+
+
+def _add_up(held: Mapping[str, Tensor], factors: Mapping[str, float] | None) -> Tensor:
+    """The gradients times their factors, summed in the place of the first."""
+    (key, whole), *others = held.items()
+    if factors is None:
+        return whole
+    if factors[key] != 1:
+        whole.mul_(factors[key])
+    for key, gradient in others:
+        if factors[key] != 0:
+            whole.add_(gradient, alpha=factors[key])
+    return whole

@@ -1,0 +1,107 @@
+"""What a person sees: a panel in a terminal, lines in a file, tables of scores."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bough.runs import console
+from bough.runs.console import Lines, Moment, Panel, for_terminal, one_line, print_scores, progress
+
+SCORES: dict[str, Any] = {
+    "tasks": {
+        "sst": {"metric": "accuracy", "accuracy": 0.5, "f1": 0.4, "mcc": 0.3, "loss": 1.2,
+                "rows": 1101, "interval": [0.47, 0.53]},
+        "sts": {"metric": "pearson", "pearson": 0.8, "spearman": 0.7, "loss": 0.1, "rows": 863},
+    },
+    "raw": 0.65,
+    "normalised": 0.7,
+}  # fmt: skip
+
+
+def moment(step: int, **changes: Any) -> Moment:
+    given: dict[str, Any] = {
+        "step": step, "steps": 10, "epoch": step / 5, "phase": "", "lr": 1e-3,
+        "losses": {"sst": 1.5, "sts": math.nan}, "passes": {"sst": 0.25, "sts": 0.0},
+        "tokens_per_second": 12345.6,
+    }  # fmt: skip
+    return Moment(**given | changes)
+
+
+def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines(every=1000)
+    lines.step(moment(1))
+    lines.step(moment(2))
+    lines.step(moment(10, phase=" of phase 2"))
+    lines.log({"step": 10})
+    lines.scored(10, SCORES, True)
+    lines.say("a note")
+    lines.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "step 1/10  epoch 0.20  loss sst 1.500  12,346 tokens/s",
+        "step 10/10  epoch 2.00 of phase 2  loss sst 1.500  12,346 tokens/s",
+        "step 10: sst 0.500  sts 0.800  raw 0.650  normalised 0.700  (best so far)",
+        "a note",
+    ]
+
+
+def test_panel() -> None:
+    text = io.StringIO()
+    panel = Panel(Console(file=text, force_terminal=True, width=90))
+    panel.say("task [sst]: 3 rows skipped")
+    for step in (1, 2, 10):
+        panel.step(moment(step))
+    panel.log({"step": 10})
+    panel.scored(10, SCORES, False)
+    assert panel.live is not None
+    panel.live.refresh()
+    panel.close()
+    panel.close()
+    told = text.getvalue()
+    assert "task [sst]: 3 rows skipped" in told, "texts are shown as they are"
+    for word in (
+        "loss",
+        "passes",
+        "sst",
+        "1.500",
+        "0.25",
+        "10/10",
+        "12,346 tokens/s",
+        "epoch 2.00",
+    ):
+        assert word in told
+    assert "sts 0.800" in told
+    assert "best so far" not in told
+
+
+def test_scores_as_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    print_scores({"dev": SCORES}, "runs/first")
+    told = capsys.readouterr().out
+    assert "runs/first: dev" in told
+    assert "0.470 - 0.530" in told
+    assert "f1 0.400  mcc 0.300" in told
+    assert "1,101" in told
+    assert "raw 0.650   normalised 0.700" in told
+    assert one_line(SCORES) == "sst 0.500  sts 0.800  raw 0.650  normalised 0.700"
+
+
+def test_which_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(console.sys, "stderr", io.StringIO())
+    assert isinstance(for_terminal(), Lines)
+    assert list(progress(range(3), 3, "counting")) == [0, 1, 2]
+    assert console.sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    monkeypatch.setattr(console.sys, "stderr", Terminal())
+    assert isinstance(for_terminal(), Panel)
+    assert list(progress(range(3), 3, "counting")) == [0, 1, 2]
+    assert list(progress(iter("ab"), None, "counting")) == ["a", "b"]
