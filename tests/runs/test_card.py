@@ -14,14 +14,13 @@ import pytest
 import yaml
 
 import bough
-from bough.runs import card
-from bough.inference.base import Text
-from bough.errors import UserError
-from bough.inference.torch_model import MultiTaskModel
 from bough.data.rows import Rows
+from bough.errors import UserError
+from bough.inference.base import Text
+from bough.inference.torch_model import MultiTaskModel
+from bough.runs import card
 from bough.runs.run_dir import Run
 from bough.training.api import train
-
 from tests import folders, serving
 
 TEXTS: list[Text] = ["the old tree is green", ("one leaf", "two leaf")]

@@ -16,14 +16,13 @@ import pytest
 import torch
 
 from bough import files
-from bough.runs.console import Moment, Silent
-from bough.files import DiskFullError, write_atomically
 from bough.errors import UserError
+from bough.files import DiskFullError, write_atomically
 from bough.inference.torch_model import load
+from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import LockedError, Run, Writer, hold
-from bough.training.trainer import Failed, Stopped
 from bough.training.api import resume, train
-
+from bough.training.trainer import Failed, Stopped
 from tests import folders
 from tests.same import assert_same_run
 

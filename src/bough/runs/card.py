@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from bough import __version__
+from bough.data.rows import Rows
 from bough.errors import listed
 from bough.plan.plan import Plan
-from bough.data.rows import Rows
 from bough.recipe.sources import Hub, Source
 from bough.recipe.tasks import SPLITS, Task
 
