@@ -1,7 +1,7 @@
-"""Tables: files, hub sets and memory become named columns of cells, each row with its line.
+"""Files, hub sets and memory become named columns of cells, each row with its line.
 
 Nothing is judged here but the form: a row that cannot be taken apart becomes a `Skipped`, and rows
-decides what that means. A file that is no table at all is the user's `Mistake`.
+decides what that means. A file that is no table at all is a `UserError`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _text(path: Path, newline: str) -> Iterator[Iterable[str]]:
 
 def _delimited(path: Path, wanted: Wanted) -> Iterator[Table]:
     with _text(path, newline="") as lines:
-        sheet = csv_reader.Sheet(lines, str(path), wanted.names)
+        sheet = csv_reader.DelimitedFile(lines, str(path), wanted.names)
         for column in wanted.names:
             if sheet.names.count(column) > 1 and column != "id":
                 raise UserError(f"{path} has several columns {column!r}; rename all but one")

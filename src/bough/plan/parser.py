@@ -15,6 +15,7 @@ from typing import Any
 from bough.errors import UserError
 from bough.plan.terms import WORDS, PlanBuilder, PlanError, word
 from bough.plan.types import KINDS, Names, ParsedPlan, named
+from bough.recipe.validation import TASK_NAME
 
 
 def read(
@@ -55,7 +56,7 @@ def _check(tasks: tuple[str, ...], layers: int, heads: int) -> None:
     if not tasks:
         raise UserError("a plan needs at least one task")
     for task, times in Counter(tasks).items():
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", task) or task == "all":
+        if not TASK_NAME.fullmatch(task) or task == "all":
             why = "use letters, digits, _ and -, and not the word 'all'"
             raise UserError(f"task name {task!r}: {why}")
         if times > 1:
