@@ -1,4 +1,4 @@
-"""Rows of any source, read for one of two small tasks."""
+"""Rows of any source, read for one of two small tasks; columns of texts and labels."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ BARE: dict[str, Any] = {"kind": "classify", "text": "sentence"}
 CLASSIFY = Task(**BARE, labels=("0", "1"))
 REGRESS = Task(kind="regress", text=("a", "b"), range=(0, 5))
 
+WORDS = ["the", "old", "tree", "is", "green", "and", "very", "tall", "today"]
 Write = Callable[[str, str | bytes], str]
 
 
@@ -29,3 +30,11 @@ def mistake(task: Task, source: Any, policy: Policy = "error", **more: Any) -> s
         read(task, source, policy, **more)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def texts(number: int, start: int = 0) -> list[str]:
+    return [f"{' '.join(WORDS[i % 5 :])} number {i}" for i in range(start, start + number)]
+
+
+def words(number: int, *names: str) -> list[str]:
+    return [names[i % len(names)] for i in range(number)]
