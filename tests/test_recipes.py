@@ -13,6 +13,7 @@ import pytest
 from bough import demo
 from bough.model.network import plan_of
 from bough.recipe.recipe import Recipe
+from bough.recipe.sources import Hub
 from bough.training.api import train
 from tests import tiny
 
@@ -118,3 +119,25 @@ def test_the_tables_of_options_are_true() -> None:
     for file in options.PAGES:
         assert options.page(file) == file.read_text(encoding="utf-8"), "run python docs/options.py"
     assert "| `batch` | `32` |" in (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda p: p.name)
+def test_shipped_recipes(path: Path) -> None:
+    Recipe.read(path)
+    head = path.read_text().splitlines()[0]
+    assert head.startswith("# "), "the head comment says what it is and the command"
+    assert f"bough train recipes/{path.name}" in path.read_text()
+
+
+def test_the_courses_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BOUGH_DATA", str(tmp_path))
+    recipe = Recipe.read(ROOT / "recipes" / "cs224n.yaml")
+    assert list(recipe.tasks) == ["sst", "quora", "sts"]
+    assert (recipe.rows, recipe.plan, recipe.root) == ("skip", "split@3", tmp_path.resolve())
+    assert recipe.training.lr == 5e-5
+
+
+def test_the_recipe_of_hub_sets() -> None:
+    recipe = Recipe.read(ROOT / "recipes" / "hub.yaml")
+    sources = [source for task in recipe.tasks.values() for source in (task.train, task.dev)]
+    assert all(isinstance(source, Hub) for source in sources)

@@ -1,7 +1,7 @@
 """A user's mistake: one sentence that names the place and the value and says what to do.
 
 The command line prints it without a traceback and exits with 2; a library user catches it as
-`bough.Mistake`. Faults of bough itself stay ordinary exceptions.
+`bough.UserError`. Faults of bough itself stay ordinary exceptions.
 """
 
 from __future__ import annotations

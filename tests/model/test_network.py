@@ -70,7 +70,7 @@ def by_hand(model: Network, pack: Pack, chairs: Tensor, reader: str) -> Tensor:
     def vector(task: str, number: int) -> Tensor:
         tokens, tables, n = texts[number], (), 0
         h = tokens
-        for step in plan.way(task):
+        for step in plan.path(task):
             module = model.cells[step.cell.key]
             if isinstance(module, Embeddings):
                 h = module(*tokens.unbind(1), None)
@@ -128,7 +128,7 @@ def reach(plan: Plan, task: str) -> set[Cell]:
     cells = set()
     for name in (task, *plan.sources(task)):
         cells.add(Cell("head", name))
-        for step in plan.way(name):
+        for step in plan.path(name):
             cells |= {step.cell, *(cell for _, cell in step.adapters)}
     return cells
 

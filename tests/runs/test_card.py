@@ -14,14 +14,14 @@ import pytest
 import yaml
 
 import bough
-from bough.runs import card
-from bough.inference.base import Text
-from bough.errors import UserError
-from bough.inference.torch_model import MultiTaskModel
 from bough.data.rows import Rows
+from bough.errors import UserError
+from bough.inference.base import Text
+from bough.inference.torch_model import MultiTaskModel
+from bough.runs import card
+from bough.runs import facts as model_facts
 from bough.runs.run_dir import Run
 from bough.training.api import train
-
 from tests import folders, serving
 
 TEXTS: list[Text] = ["the old tree is green", ("one leaf", "two leaf")]
@@ -181,7 +181,7 @@ def test_examples_are_few_short_and_different() -> None:
     long = ("word " * 60,)
     texts = [long, ("a b",), ("a b c",), ("d e f",), ("g h i",), ("j k l",)]
     pairs = [("a b c", "x " * 80), ("a b c", "d e f")]
-    found = card.examples_of(
+    found = model_facts.examples_of(
         {"one": rows(texts, [0, 0, 1, 1, 2, 3]), "two": rows(pairs, None), "three": rows([], [])}
     )
     assert found == ["a b c", "g h i", ["a b c", "d e f"]]

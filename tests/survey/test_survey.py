@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from bough.comparison.groups import find_runs, group
 from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.recipe.recipe import Recipe
-from bough.runs.run_dir import Run, hold
+from bough.runs.lock import locked
+from bough.runs.run_dir import Run
 from bough.survey import launcher
 from bough.survey.launcher import Folder, Launcher, Listed
 from bough.survey.progress import Board, LiveBoard, duration
@@ -215,7 +217,7 @@ def test_what_is_asked_on_the_command_line_is_refused_in_a_sentence(base, tmp_pa
     with pytest.raises(UserError, match="goes on as it was begun; leave -o and --budget out"):
         conduct(out, budget="full")
     with (
-        hold(out / ".lock"),
+        locked(out / ".lock"),
         pytest.raises(UserError, match="another process is writing this survey"),
     ):
         conduct(out)
@@ -340,7 +342,8 @@ def test_a_survey_that_is_told_to_stop_goes_on_where_it_was(base, tmp_path, quic
 def test_a_run_that_another_process_still_writes_is_waited_for(base, tmp_path, quick):
     file = written(tmp_path, recipe=base, vary={"plan": ["full", "separate"]})
     run = tmp_path / "out" / "runs" / "full-s0"
-    lock = hold(run / ".lock")
+    lock = ExitStack()
+    lock.enter_context(locked(run / ".lock"))
     timer = threading.Timer(1.0, lock.close)
     timer.start()
     began = time.monotonic()

@@ -33,6 +33,7 @@ from bough.training.optimizer import SCHEDULES, factor
 from bough.training.phase import Progress
 from bough.training.trainer import Failed
 from tests import folders
+from tests.same import predictions
 
 FEW = {"steps": 4, "evaluate_rows": 8}
 
@@ -317,7 +318,7 @@ def test_the_end_is_judged_by_the_kept_states(
             for number in (own["metric"], "loss", "interval"):
                 assert own[number] == pytest.approx(known[number], rel=1e-3), (task, number)
     for task in folders.TASKS:
-        one, other = (run.predictions(task, "dev") for run in (kept, plain))
+        one, other = (predictions(run, task, "dev") for run in (kept, plain))
         if task != "similarity":
             assert [row["predicted"] for row in one] == [row["predicted"] for row in other]
         assert len(one) == len(other) == 16
@@ -489,7 +490,7 @@ def test_what_a_finished_run_holds(tiny_folder: Path, tmp_path: Path) -> None:
     environment = run.environment
     assert environment["packages"]["bough"] == bough.__version__
     assert environment["data"]["questions"]["train"]["rows"] == 64
-    answers = run.predictions("sentiment", "dev")
+    answers = predictions(run, "sentiment", "dev")
     lines = (rows / "sentiment-dev.csv").read_text().splitlines()[1:]
     assert [row["label"] for row in answers] == [line.rpartition(",")[2] for line in lines]
     for row in answers:
@@ -498,7 +499,7 @@ def test_what_a_finished_run_holds(tiny_folder: Path, tmp_path: Path) -> None:
         assert f"p({row['predicted']})" == max(shares, key=lambda k: shares[k])
     right = np.mean([row["label"] == row["predicted"] for row in answers])
     assert right == pytest.approx(run.scores["dev"]["tasks"]["sentiment"]["accuracy"])
-    values = [float(row["predicted"]) for row in run.predictions("similarity", "dev")]
+    values = [float(row["predicted"]) for row in predictions(run, "similarity", "dev")]
     assert all(0 <= value <= 5 for value in values)
     text = json.dumps([run.scores, run.cost, environment, list(run.metrics())], allow_nan=False)
     assert "NaN" not in text

@@ -73,13 +73,13 @@ def train(
     # What is wrong with it is said at once, before torch is loaded.
     told = None if recipe is None else Recipe.read(recipe, overrides or ())
     from bough.runs.console import for_terminal
-    from bough.runs.trackers import mirrored
+    from bough.runs.trackers import tracked
     from bough.training.api import new_folder
     from bough.training.api import resume as go_on
     from bough.training.api import train as start
 
     folder = resume or out or new_folder(recipe)
-    display = mirrored(for_terminal(), mirror or (), folder)
+    display = tracked(for_terminal(), mirror or (), folder)
     with _interruptible(folder):
         run = go_on(folder, display) if told is None else start(told, folder, display=display)
     _print_scores(run.scores, run.folder)

@@ -19,7 +19,7 @@ import numpy as np
 from bough.errors import UserError, listed, nearest
 from bough.inference import config
 from bough.inference.config import Config
-from bough.recipe.loader import flattened
+from bough.recipe.raw_settings import flattened
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task
 from bough.runs.run_dir import Run

@@ -34,8 +34,8 @@ def show(out: Path) -> Result:
     result = survey.conduct(demo.survey(), out=out, workers=min(2, cores()))
     if result.done < result.total:
         return result
-    found = compare([result.folder], baseline=result.baseline)
-    tables.show(found)
+    comparison = compare([result.folder], baseline=result.baseline)
+    tables.show(comparison)
     report = page.write([result.folder], result.folder / "report.html", baseline=result.baseline)
     run = Folder(result.folder).run(f"{SERVED}-s0").folder
     model = load(run)
@@ -55,16 +55,16 @@ def show(out: Path) -> Result:
 
 def _answers(console: Console, model: Model) -> None:
     """Fresh sentences; a pair is answered by both tasks on pairs, from one pass of the encoder."""
-    texts = [text for own in demo.SAMPLES.values() for text in own[:SHOWN]]
+    texts = [text for samples in demo.SAMPLES.values() for text in samples[:SHOWN]]
     asked: list[Text] = [text[0] if len(text) == 1 else (text[0], text[1]) for text in texts]
     console.print(
         f"what the model of `{SERVED}` says about new sentences; after so little training not all "
         "of it is right\n"
     )
-    for text, found in zip(texts, model.predict(asked), strict=True):
-        said = "   ".join(f"{task}: [bold]{_shown(answer)}[/]" for task, answer in found.items())
+    for text, answers in zip(texts, model.predict(asked), strict=True):
+        shown = "   ".join(f"{task}: [bold]{_shown(answer)}[/]" for task, answer in answers.items())
         console.print("  " + escape("\n  ".join(text)))
-        console.print(f"    {said}")
+        console.print(f"    {shown}")
 
 
 def _shown(answer: Answer) -> str:

@@ -21,8 +21,9 @@ from pydantic.fields import FieldInfo
 from bough.errors import UserError
 from bough.plan.encoder_shape import Shape
 from bough.recipe import yaml
-from bough.recipe.loader import Draft
-from bough.recipe.tasks import Agreeing, Task, misfit
+from bough.recipe.raw_settings import RawSettings
+from bough.recipe.tasks import Task
+from bough.recipe.validation import Consistent, misfit
 
 FILE = "config.json"
 
@@ -95,7 +96,7 @@ class Facts(Told):
     weights: Literal["fp32", "int8"] = "fp32"
 
 
-class Config(Agreeing):
+class Config(Consistent):
     """All of a model but its weights and its tokenizer."""
 
     model_config = ConfigDict(frozen=True)
@@ -129,7 +130,7 @@ def read(folder: Path) -> Config:
             )
         return Config.model_validate(found)
     except ValidationError as fault:
-        raise Draft({}, said, {}, None, _keys, "config").mistake(fault.errors()) from None
+        raise RawSettings({}, said, {}, None, _keys, "config").user_error(fault.errors()) from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{said} ({type(error).__name__}: {error})") from None
 

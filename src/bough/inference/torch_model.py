@@ -25,7 +25,7 @@ from bough.files import write_atomically
 from bough.hub import asking_the_hub, from_hub
 from bough.inference.base import Form, Model, read_words
 from bough.model.forward import PackedForward
-from bough.runs import card
+from bough.runs.facts import of_part
 
 TOKENS = 4096  # per pass when answering: large enough for the processor, small enough for caches
 
@@ -145,7 +145,7 @@ class MultiTaskModel(Model):
         """One task, and what it reads, as a model of its own."""
         network = self.network.only(task)
         parameters = sum(p.numel() for p in network.parameters())
-        facts = card.kept(self.facts, network.tasks, parameters)
+        facts = of_part(self.facts, network.tasks, parameters)
         return MultiTaskModel(network, self.tokenizer, self.longest, facts)
 
 

@@ -74,7 +74,7 @@ class Route:
         """How many leading rows never learn: their states can be kept, and take no dropout."""
 
     def _uses(self, task: str) -> list[Use]:
-        steps = {step.cell.place: step for step in self.plan.way(task)}
+        steps = {step.cell.place: step for step in self.plan.path(task)}
         pooling = "mean" if self.poolings[task] == "mean" else "cls"
         uses = {
             place: Use(step.cell, "", tuple((cell, False) for _, cell in step.adapters))

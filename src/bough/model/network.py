@@ -176,7 +176,7 @@ class Network(nn.Module):
         plan = self.plan.only(task)
         model = Network(plan, {name: self.tasks[name] for name in plan.tasks}, self.shape)
         for name in plan.tasks:
-            for mine, theirs in zip(plan.way(name), self.plan.way(name), strict=True):
+            for mine, theirs in zip(plan.path(name), self.plan.path(name), strict=True):
                 pairs = [(mine.cell, theirs.cell)]
                 pairs += [
                     (a, b) for (_, a), (_, b) in zip(mine.adapters, theirs.adapters, strict=True)

@@ -15,16 +15,17 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import Literal, Protocol
 
 from bough import signals
 from bough.errors import UserError
 from bough.files import write_atomically
-from bough.recipe.loader import flattened
-from bough.runs.run_dir import LockedError, Run, hold
+from bough.recipe.raw_settings import flattened
+from bough.runs.lock import LockedError, locked
+from bough.runs.run_dir import Run
 from bough.survey.progress import Board
 from bough.survey.spec import RunSpec, Survey, applied
 
@@ -61,9 +62,9 @@ class Folder:
             return "failed"
         return "begun" if run.recipe_file.is_file() else "waiting"
 
-    def held(self) -> IO[bytes]:
-        """This process runs the survey, and no other."""
-        return hold(self.path / ".lock", "survey")
+    def locked(self) -> AbstractContextManager[None]:
+        """Within, this process runs the survey, and no other."""
+        return locked(self.path / ".lock", "survey")
 
     @property
     def survey(self) -> Survey | None:
@@ -309,9 +310,9 @@ def _free(run: Run) -> bool:
     if not run.folder.is_dir():
         return True
     try:
-        hold(run.folder / ".lock").close()
+        with locked(run.folder / ".lock"):
+            return True
     except LockedError:
         return False
     except UserError:  # any other trouble is for the run to tell
-        pass
-    return True
+        return True

@@ -21,9 +21,9 @@ from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
 from bough.recipe import yaml
-from bough.recipe.loader import Draft, mapped
+from bough.recipe.raw_settings import RawSettings, mapped
 from bough.recipe.recipe import Recipe
-from bough.recipe.tasks import misfit
+from bough.recipe.validation import misfit
 
 SCORES = ("raw", "normalised")  # besides each task by its name
 COSTS = ("bytes_to_serve", "step_seconds", "training_seconds", "peak_memory")
@@ -137,12 +137,12 @@ class Survey(BaseModel):
         """A survey from a file or a dict, its base recipe within it."""
         if isinstance(source, Survey):
             return source
-        draft = Draft.read(source, _keys, "survey", "recipe")
+        raw = RawSettings.read(source, _keys, "survey", "recipe")
         try:
-            survey = cls.model_validate(draft.data)
+            survey = cls.model_validate(raw.data)
         except ValidationError as fault:
-            raise draft.mistake(fault.errors()) from None
-        recipe = _base(survey.recipe, draft.folder, draft.said)
+            raise raw.user_error(fault.errors()) from None
+        recipe = _base(survey.recipe, raw.folder, raw.name)
         return survey.model_copy(update={"recipe": mapped(recipe, lambda text, _: text)})
 
     def resolved(self, budget: str | None = None, threads: int | None = None) -> Survey:

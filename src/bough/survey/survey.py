@@ -72,7 +72,7 @@ def conduct(
     if keep not in get_args(Keep):
         raise UserError(f"--keep {keep!r}: expected {', '.join(get_args(Keep))}")
     folder, survey = prepare(source, out, budget, workers)
-    with folder.held():
+    with folder.locked():
         folder.settle(survey)
         work: Listed | Trials
         ended: list[tuple[RunSpec, str]]

@@ -21,7 +21,7 @@ from bough.errors import UserError
 from bough.inference.torch_model import device_of, load
 from bough.model.network import Network
 from bough.recipe.recipe import Recipe
-from bough.runs import card, cost, predictions
+from bough.runs import cost, facts, predictions
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
 from bough.scoring.metrics import selected
@@ -300,8 +300,8 @@ class Trainer:
         best.facts |= {
             "scores": everything,
             "cost": spent,
-            "data": card.data_of(self.tasks, self.data.rows),
-            "examples": card.examples_of({n: own["dev"] for n, own in self.data.rows.items()}),
+            "data": facts.data_of(self.tasks, self.data.rows),
+            "examples": facts.examples_of({n: own["dev"] for n, own in self.data.rows.items()}),
             "training": self._settings(),
         }
         best.save_words(self.writer.run.model)

@@ -1,7 +1,7 @@
-"""Draft: what the user wrote before it is a recipe, and where each value came from.
+"""Settings as the user wrote them, before they are a recipe, and where each value came from.
 
-A file or a dict with its variables filled in and its overrides applied. It turns what the model
-says against it into one sentence that leads back to the line or the `--set`.
+A file or a dict with its variables filled in and its overrides applied. What pydantic has against
+them becomes one sentence that leads back to the line or the `--set`.
 """
 
 from __future__ import annotations
@@ -31,54 +31,56 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}
 
 
 @dataclass
-class Draft:
+class RawSettings:
     """Settings as plain data, and the origin of each."""
 
     data: dict[str, Any]
-    said: str  # what messages call the whole
+    name: str  # what messages call the whole
     origins: dict[yaml.Path, str]
     folder: Path | None  # of the file, if it is one
     keys: Keys
-    what: str = "recipe"
+    kind: str = "recipe"
 
     @classmethod
     def read(
         cls,
         source: str | os.PathLike[str] | Mapping[str, Any],
         keys: Keys,
-        what: str = "recipe",
+        kind: str = "recipe",
         needed: str = "tasks",
-    ) -> Draft:
-        """The draft that a file or a dict is; `needed` is the key that it must have."""
+    ) -> RawSettings:
+        """The settings in a file or a dict; `needed` is the key that they must have."""
         if isinstance(source, Mapping):
-            draft = cls({}, f"the {what}", {}, None, keys, what)
+            settings = cls({}, f"the {kind}", {}, None, keys, kind)
             value: Any = source
         elif isinstance(source, str | os.PathLike):
             path = Path(source)
             value, lines = yaml.parse(_text(path), str(path))
             origins = {key: f"{path} line {line}" for key, line in lines.items()}
-            draft = cls({}, str(path), origins, path.parent, keys, what)
+            settings = cls({}, str(path), origins, path.parent, keys, kind)
         else:
-            said = f"a {what} is a file, a dict or a {what.capitalize()}"
-            raise UserError(f"{said}, not {shorten(source)}")
+            expected = f"a {kind} is a file, a dict or a {kind.capitalize()}"
+            raise UserError(f"{expected}, not {shorten(source)}")
         if value is None:
-            raise UserError(f"{draft.said} is empty; expected at least `{needed}`")
+            raise UserError(f"{settings.name} is empty; expected at least `{needed}`")
         if not isinstance(value, Mapping):
-            raise UserError(f"{draft.said} is {shorten(value)}; expected keys such as `{needed}`")
-        draft.data = draft.filled(value, ())
-        return draft
+            raise UserError(
+                f"{settings.name} is {shorten(value)}; expected keys such as `{needed}`"
+            )
+        settings.data = settings.filled(value, ())
+        return settings
 
     def filled(self, value: Any, path: yaml.Path) -> Any:
         """The value with its variables filled in."""
         try:
             return mapped(value, self._fill, path)
         except RecursionError:
-            raise UserError(f"{self.said} holds itself or is nested too deeply") from None
+            raise UserError(f"{self.name} holds itself or is nested too deeply") from None
 
     def _fill(self, text: str, path: yaml.Path) -> str:
-        def fill(found: re.Match[str]) -> str:
-            name, default = found[1], found[2]
-            if found[0] == "$${":
+        def fill(match: re.Match[str]) -> str:
+            name, default = match[1], match[2]
+            if match[0] == "$${":
                 return "${"
             if name is None:
                 raise UserError(
@@ -97,23 +99,23 @@ class Draft:
 
     def override(self, text: str) -> None:
         """Apply one `a.b=c`; the value is read as YAML."""
-        said = f"--set {text}"
+        origin = f"--set {text}"
         key, sign, value = text.partition("=")
         path: yaml.Path = tuple(part.strip() for part in key.split("."))
         if not sign or "" in path:
-            raise UserError(f"{said}: expected KEY=VALUE, for example training.lr=3e-5")
-        parsed, _ = yaml.parse(value, said)
+            raise UserError(f"{origin}: expected KEY=VALUE, for example training.lr=3e-5")
+        parsed, _ = yaml.parse(value, origin)
         holder: Any = self.data
         for depth in range(len(path)):
             step, here = path[depth], path[:depth]
             last = depth == len(path) - 1
             if isinstance(holder, list):
-                holder, step = self._item(holder, step, here, said), int(step)
+                holder, step = self._item(holder, step, here, origin), int(step)
             elif isinstance(holder, dict):
-                self._allow(holder, step, here, last, said)
+                self._allow(holder, step, here, last, origin)
             else:
                 raise UserError(
-                    f"{said}: {dotted(here)} is {shorten(holder)}, which has no keys below it"
+                    f"{origin}: {dotted(here)} is {shorten(holder)}, which has no keys below it"
                 )
             if last:
                 break
@@ -123,27 +125,27 @@ class Draft:
         path = (*path[:-1], step)
         for known in [known for known in self.origins if known[: len(path)] == path]:
             del self.origins[known]
-        self.origins[path] = said
+        self.origins[path] = origin
         holder[step] = self.filled(parsed, path)
 
-    def _item(self, holder: list[Any], step: str | int, here: yaml.Path, said: str) -> Any:
+    def _item(self, holder: list[Any], step: str | int, here: yaml.Path, origin: str) -> Any:
         if not (str(step).isdecimal() and int(step) < len(holder)):
             raise UserError(
-                f"{said}: {dotted(here)} is a list of {len(holder)}, which has no item {step!r}; "
+                f"{origin}: {dotted(here)} is a list of {len(holder)}, which has no item {step!r}; "
                 "they are counted from 0"
             )
         return holder
 
     def _allow(
-        self, holder: dict[str, Any], step: str | int, here: yaml.Path, last: bool, said: str
+        self, holder: dict[str, Any], step: str | int, here: yaml.Path, last: bool, origin: str
     ) -> None:
         known = self.keys(here)
         if known is not None and step not in known:
-            raise UserError(f"{said}: {_no_key((*here, step), known, self.what)}")
+            raise UserError(f"{origin}: {_no_key((*here, step), known, self.kind)}")
         if here == ("tasks",) and not last and step not in holder:
             names = listed(list(holder)) or "none"
             raise UserError(
-                f"{said}: there is no task {step!r}, only {names}{nearest(str(step), holder)}"
+                f"{origin}: there is no task {step!r}, only {names}{nearest(str(step), holder)}"
             )
 
     def where(self, path: yaml.Path) -> str:
@@ -151,10 +153,10 @@ class Draft:
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
-        return self.said
+        return self.name
 
-    def mistake(self, errors: Sequence[ErrorDetails]) -> UserError:
-        """The first of the model's complaints as a sentence, the others counted."""
+    def user_error(self, errors: Sequence[ErrorDetails]) -> UserError:
+        """The first of pydantic's complaints as a sentence, the others counted."""
         # A misspelt key explains the missing one that is often reported before it.
         first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
         context = first.get("ctx", {})
@@ -163,11 +165,11 @@ class Draft:
         return UserError(f"{self.where(path)}: {self._sentence(first, path)}{more}")
 
     def _path(self, places: Sequence[str | int]) -> yaml.Path:
-        """The model's place in terms of the draft: its tags of alternatives left out."""
+        """Pydantic's place in terms of what was written: its tags of alternatives left out."""
         return tuple(p for p in places if not (isinstance(p, str) and p[:1] + p[-1:] in _TAGS))
 
     def _sentence(self, error: ErrorDetails, path: yaml.Path) -> str:
-        key, value = dotted(path) or f"the {self.what}", error["input"]
+        key, value = dotted(path) or f"the {self.kind}", error["input"]
         context = error.get("ctx", {})
         fields = self.keys(path[:-1]) if path else None
         help_ = fields[str(path[-1])].description if fields and str(path[-1]) in fields else None
@@ -175,14 +177,14 @@ class Draft:
             case "missing":
                 return f"{key} is missing. {help_ or ''}".strip()
             case "extra_forbidden":
-                return _no_key(path, fields or {}, self.what)
+                return _no_key(path, fields or {}, self.kind)
             case "literal_error":
                 words = re.findall(r"'([^']*)'", context["expected"])
                 close = nearest(value, words) if isinstance(value, str) else ""
                 return f"{key} is {shorten(value)}; expected {context['expected']}{close}"
             case "value_error":
-                found = "" if isinstance(value, Mapping) else f" (found {shorten(value)})"
-                return f"{key}: {context['error']}{found}"
+                shown = "" if isinstance(value, Mapping) else f" (found {shorten(value)})"
+                return f"{key}: {context['error']}{shown}"
             case "misfit":
                 return f"{key}: {error['msg']}"
             case "model_type" | "dataclass_type" | "dict_type":
@@ -201,9 +203,9 @@ class Draft:
 _TAGS = ("<>", "[]")  # brackets of a tag of ours, and of pydantic's "[key]"
 
 
-def _no_key(path: yaml.Path, known: Mapping[str, object], what: str) -> str:
+def _no_key(path: yaml.Path, known: Mapping[str, object], kind: str) -> str:
     close = nearest(str(path[-1]), known) or f"; expected {listed(list(known), 50)}"
-    return f"{dotted(path)} is no key of a {what}{close}"
+    return f"{dotted(path)} is no key of a {kind}{close}"
 
 
 def _text(path: Path) -> str:
@@ -235,7 +237,9 @@ def flattened(value: Any, path: str = "") -> dict[str, Any]:
     """Settings by dotted keys; lists are values."""
     if isinstance(value, Mapping) and value:
         return {
-            k: v for key, own in value.items() for k, v in flattened(own, f"{path}.{key}").items()
+            k: v
+            for key, below in value.items()
+            for k, v in flattened(below, f"{path}.{key}").items()
         }
     return {path[1:]: value}
 

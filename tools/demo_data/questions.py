@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from random import Random
 
-from bough.demo.grammar import (
+from tools.demo_data.grammar import (
     Concept,
     Family,
     Line,

@@ -1,4 +1,4 @@
-"""Write the demo's data: `python -m bough.demo.generate` gives the same files byte for byte.
+"""Write the demo's data: `python -m tools.demo_data` gives the same files byte for byte.
 
 Every sentence was written for bough, by hand or by the grammar in `sources`. Dev shares no
 sentence with train and draws on families, words and turns of phrase that train never shows.
@@ -7,13 +7,12 @@ sentence with train and draws on families, words and turns of phrase that train 
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from bough.demo import folder, questions, sentiment, similarity
-from bough.demo.grammar import SPLITS, Row, Split
+from tools.demo_data import questions, sentiment, similarity
+from tools.demo_data.grammar import SPLITS, Row, Split
 
 SIZES: dict[Split, int] = {"train": 1000, "dev": 300}
 Make = Callable[[Random, Split, int, set[str]], list[Row]]
@@ -35,7 +34,3 @@ def write(to: Path) -> None:
             rng.shuffle(rows)
             with (to / f"{task}-{split}.csv").open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file, lineterminator="\n").writerows([fields, *rows])
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else folder())

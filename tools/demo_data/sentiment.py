@@ -12,7 +12,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from bough.demo.grammar import Family, Row, Split, choose, content, draw, fill, read, tidy, written
+from tools.demo_data.grammar import (
+    Family,
+    Row,
+    Split,
+    choose,
+    content,
+    draw,
+    fill,
+    read,
+    tidy,
+    written,
+)
 
 LEVELS = ("very negative", "negative", "neutral", "positive", "very positive")
 FIELDS = ("text", "label")
