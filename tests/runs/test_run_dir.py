@@ -16,14 +16,13 @@ import pytest
 import torch
 
 from bough import files
-from bough.runs.console import Moment, Silent
-from bough.files import DiskFullError, write_atomically
 from bough.errors import UserError
-from bough.inference.torch_model import load
+from bough.files import DiskFullError, write_atomically
+from bough.inference.load import load
+from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import LockedError, Run, Writer, hold
-from bough.training.trainer import Failed, Stopped
 from bough.training.api import resume, train
-
+from bough.training.trainer import Failed, Stopped
 from tests import folders
 from tests.same import assert_same_run
 
@@ -390,7 +389,7 @@ def test_no_room_at_any_moment(
         else:
             real(path, content)
 
-    for module in ("bough.runs.run_dir", "bough.inference.torch_model"):
+    for module in ("bough.runs.run_dir", "bough.inference.folder", "bough.inference.torch_model"):
         monkeypatch.setattr(f"{module}.write_atomically", counted)
     failing = 0
     whole = train(recipe, tmp_path / "whole")

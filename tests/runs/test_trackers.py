@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
+from bough.errors import UserError
 from bough.runs import trackers
 from bough.runs.console import Moment, Silent
-from bough.runs.trackers import Mirrored, TensorBoard, WandB, judged, logged, mirrored
-from bough.errors import UserError
 from bough.runs.run_dir import Run
-from bough.training.trainer import Stopped
+from bough.runs.trackers import Mirrored, TensorBoard, WandB, judged, logged, mirrored
 from bough.training.api import resume, train
-
+from bough.training.trainer import Stopped
 from tests import folders
 
 ENTRY = {"step": 7, "epoch": 0.5, "loss": {"a": 1.0, "b": 2.0}, "lr": 1e-3,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bough.cli.common import AsJson, fail
+from bough.cli.arguments import AsJson, fail
 
 if TYPE_CHECKING:
     from bough.survey.survey import Result

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from bough.data import rows
+from bough.data.batches import Text, text_of
 from bough.data.tables import READERS, Wanted, parts
 from bough.errors import UserError
-from bough.inference.base import Model, Text, text_of
+from bough.inference.model import Model
 from bough.paths import place
 from bough.recipe.tasks import Task
 
@@ -109,14 +110,14 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
             yield aside
         return
     try:
-        found = open(file, "rb")  # noqa: SIM115
+        opened = open(file, "rb")  # noqa: SIM115
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from None
-    with found:
-        if found.seekable():
-            yield found
+    with opened:
+        if opened.seekable():
+            yield opened
             return
-        with _aside(found) as aside:  # a pipe that has a name
+        with _aside(opened) as aside:  # a pipe that has a name
             yield aside
 
 
@@ -159,10 +160,10 @@ def _lines(
         number += 1
         try:
             yield _line(model, raw, number, choice)
-        except UserError as mistake:
+        except UserError as error:
             if not choice.skip:
-                raise UserError(f"{name}, {mistake}; mend or remove the line") from None
-            left_out.add(str(mistake))
+                raise UserError(f"{name}, {error}; mend or remove the line") from None
+            left_out.add(str(error))
     if not number:
         raise UserError(f"{name}: there is no text in it")
 
@@ -178,12 +179,11 @@ def _line(model: Model, raw: bytes, number: int, choice: Choice) -> Row:
     if len(cells) > 2 or not all(cells):
         what = "is empty" if not line.strip() else "is not one text, or two with a tab between"
         raise UserError(f"line {number} {what}: {line[:60]!r}")
-    text = text_of(cells)
-    try:
-        asked = model.asked(text, choice.tasks or None, number - 1)
-    except UserError as mistake:
-        raise UserError(f"line {number}: {str(mistake).split(': ', 1)[-1]}") from None
-    return line.strip(), dict.fromkeys(asked, text)
+    try:  # whole texts that are not empty: which tasks they fit is all that is left to ask
+        tasks = model.fitting(choice.tasks or None, len(cells) == 2)
+    except UserError as error:
+        raise UserError(f"line {number}: {error}") from None
+    return line.strip(), dict.fromkeys(tasks, text_of(cells))
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -230,10 +230,10 @@ def _rows(
         out: dict[int, Row] = {}
         faults: dict[int, str] = {}
         for name, task in asked.items():
-            found = rows.check(name, task, part, policy=policy, use="ignored")
-            for row in found.skipped:
+            checked = rows.check(name, task, part, policy=policy, use="ignored")
+            for row in checked.skipped:
                 faults.setdefault(row.line, rows.named(row, part.unit))
-            for line, label, texts in zip(found.lines, found.ids, found.texts, strict=True):
+            for line, label, texts in zip(checked.lines, checked.ids, checked.texts, strict=True):
                 out.setdefault(line, (label, {}))[1][name] = text_of(texts)
         for line in sorted(faults.keys() - out.keys()):
             left_out.add(faults[line])

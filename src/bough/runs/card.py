@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from bough import __version__
+from bough.data.rows import Rows
 from bough.errors import listed
 from bough.plan.plan import Plan
-from bough.data.rows import Rows
 from bough.recipe.sources import Hub, Source
 from bough.recipe.tasks import SPLITS, Task
 
@@ -171,8 +171,8 @@ def _use(tasks: Mapping[str, Task], facts: Facts) -> Iterator[str]:
     pair = next((name for name, task in tasks.items() if task.paired), None)
     lines = ["import bough", "", 'model = bough.load("this folder, or its hub id")']
     if facts.get("runtime") == "onnx":
-        yield "```sh\nbough serve FOLDER --runtime onnx\n```"
-        lines = ["from bough import runtime", "", 'model = runtime.load("this folder")']
+        yield "```sh\nbough serve FOLDER\n```"
+        lines[-1] = 'model = bough.load("this folder")'
     given = [_parts(e) for e in facts.get("examples", ())]
     if single is not None:
         text = next((e[0] for e in given if len(e) == 1), "A text.")

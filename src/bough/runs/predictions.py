@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bough.errors import UserError
 from bough.data.rows import Rows
+from bough.errors import UserError
+from bough.recipe.tasks import Task
 from bough.runs.run_dir import Run
 from bough.scoring.statistics import Floats
-from bough.recipe.tasks import Task
 
 if TYPE_CHECKING:  # reading them must not load torch
     from bough.scoring.metrics import Predictions

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from bough.files import Content, clear_parts, told, write_atomically
 from bough.errors import UserError
+from bough.files import Content, clear_parts, told, write_atomically
 
 
 class LockedError(UserError):
@@ -209,7 +209,9 @@ def hold(path: Path, what: str = "run") -> IO[bytes]:
         file = open(path, "ab")  # noqa: SIM115
     except OSError as error:
         said = error.strerror or type(error).__name__
-        raise UserError(f"{path.parent}: cannot be written ({said}); choose another place") from None
+        raise UserError(
+            f"{path.parent}: cannot be written ({said}); choose another place"
+        ) from None
     try:
         if os.name == "posix":
             import fcntl

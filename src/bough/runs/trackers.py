@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bough.runs.console import NO_METRICS, Display, Moment, Silent
 from bough.errors import UserError, nearest
+from bough.runs.console import NO_METRICS, Display, Moment, Silent
 
 
 class TensorBoard(Silent):

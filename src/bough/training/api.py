@@ -13,7 +13,7 @@ import torch
 from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.files import DiskFullError
-from bough.inference.torch_model import load
+from bough.inference.load import load_torch
 from bough.model import pretrained as encoders
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS
@@ -54,7 +54,7 @@ def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
     if split not in SPLITS:
         raise UserError(f"--split {split!r}: expected {', '.join(SPLITS)}")
     data = Data.gather(Recipe.read(run.recipe_file), [split])
-    model = load(run.folder)
+    model = load_torch(run)
     examples = {
         n: e
         for n, e in data.examples(split, model.tokenizer, model.longest).items()
