@@ -29,7 +29,25 @@ def train(
     overrides: Sequence[str] = (),
     display: Display | None = None,
 ) -> Run:
-    """Train what the recipe says and return its run directory."""
+    """Train what a recipe says.
+
+    Args:
+        recipe: A YAML file, a mapping of the same keys, or a `Recipe`.
+        out: The run's directory; else `runs/RECIPE'S-NAME`.
+        overrides: Settings `a.b=c`, as those of `bough train --set`.
+        display: What is told of every step; nothing by default.
+
+    Returns:
+        The finished run; `bough.load` opens its model.
+
+    Raises:
+        UserError: The recipe or its data cannot be used, or `out` has a run already.
+
+    Example:
+        >>> run = bough.train("recipe.yaml", out="runs/split", overrides=["plan=split@1"])
+        >>> run.plan, run.finished
+        ('split@1', True)
+    """
     told = _anchored(Recipe.read(recipe, overrides))
     writer = Writer.start(Path(out).expanduser() if out is not None else new_folder(recipe))
     with _closing(writer, display or Silent()) as shown:
@@ -38,7 +56,16 @@ def train(
 
 
 def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Run:
-    """Go on with a run that was stopped or killed, as if nothing had happened."""
+    """Go on with a run that was stopped or killed, as if nothing had happened.
+
+    Args:
+        folder: The run's directory.
+        display: What is told of every step; nothing by default.
+
+    Example:
+        >>> bough.resume("runs/stopped").finished
+        True
+    """
     run = Run.open(folder)
     if run.finished:
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
