@@ -37,7 +37,6 @@ TESTED_ELSEWHERE = {
     "__main__": "`python -m bough`, tried in cli/test_main.py",
     "cli.arguments": "only declares what the verbs share",
     "cli.worker": "a process, tried in survey/",
-    "inference.folder": "written and read in inference/test_load.py and test_config.py",
 }
 
 

@@ -64,16 +64,6 @@ def test_a_new_process_gives_the_same_bits(run: Run, model: MultiTaskModel) -> N
     assert json.loads(told.stdout) == here, "floats are written so that they come back the same"
 
 
-def test_a_mistyped_run_is_not_looked_for_on_the_hub(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "first").symlink_to(run.folder, target_is_directory=True)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"runs/frist: no such run .*did you mean 'first'\?"):
-        load("runs/frist")
-
-
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
@@ -110,10 +100,3 @@ def test_weights_of_another_plan(model: MultiTaskModel, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"model.safetensors: does not fit .*config.json") as caught:
         load(folder)
     assert "\n" not in str(caught.value)
-
-
-def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such run or model folder"):
-        load(tmp_path / "nothing")
-    with pytest.raises(UserError, match="no model there"):
-        load(tmp_path)

@@ -20,7 +20,7 @@ from bough.inference.inputs import (
     EVERYTHING,
     TABLES,
     Choice,
-    Questions,
+    Inputs,
     Row,
     lines_as_written,
     table,
@@ -46,8 +46,8 @@ def answer_file(
     if file == "-" and target is None:
         _answer(model, lines_as_written(model, choice), None)
         return
-    with text_file(model, file, choice) as questions:
-        _answer(model, questions, target)
+    with text_file(model, file, choice) as rows:
+        _answer(model, rows, target)
 
 
 def _target(out: Path, file: str) -> Path:
@@ -64,7 +64,7 @@ def _target(out: Path, file: str) -> Path:
     return out
 
 
-def _answer(model: Model, asked: Questions, target: Path | None) -> None:
+def _answer(model: Model, asked: Inputs, target: Path | None) -> None:
     answered = progress(answers(model, asked.rows), asked.total, "answering")
     if target is None:
         try:
