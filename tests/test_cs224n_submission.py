@@ -42,7 +42,8 @@ def course_run(folder: Path, data: Path, **changes: Any) -> Path:
                   "labels": ["0", "1"]},
         "sts": {"text": ("sentence1", "sentence2"), "label": "similarity", "kind": "regress",
                 "labels": None, "range": (0, 5)},
-    } | changes  # fmt: skip
+    }  # fmt: skip
+    tasks |= changes
     made = {name: tiny.task(**settings) for name, settings in tasks.items()}
     source = tiny.encoder(layers=2)
     model = MultiTaskModel(tiny.network("full", made, source, stir=0.3), source.tokenizer, 40)

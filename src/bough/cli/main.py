@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bough import __version__
-from bough.cli import export, plan, predict, serve, study, train
+from bough.cli import compare, export, plan, predict, serve, survey, train
 from bough.cli.arguments import fail
 from bough.errors import UserError
 
@@ -59,9 +59,9 @@ app.command()(predict.predict)
 app.command()(serve.serve)
 app.command()(export.export)
 app.command()(plan.plan)
-app.command()(study.compare)
-app.command()(study.report)
-app.command()(study.survey)
-app.command()(study.studies)
+app.command()(compare.compare)
+app.command()(compare.report)
+app.command()(survey.survey)
+app.command()(survey.studies)
 app.command()(train.schema)
-app.command()(study.demo)
+app.command()(survey.demo)

@@ -1,4 +1,4 @@
-"""From data to a trained model: init, train, eval, schema."""
+"""From data to a trained model: bough init, train, eval and schema."""
 
 from __future__ import annotations
 
