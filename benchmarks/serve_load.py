@@ -27,7 +27,8 @@ from pathlib import Path
 import psutil
 
 import peer
-from bough.inference.torch_model import MultiTaskModel, load
+from bough.inference.load import load_torch
+from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
 from bough.model.network import Network, plan_of
 
@@ -40,7 +41,7 @@ class Bench:
     def __init__(self, folder: Path, run: Path | None, count: int):
         self.folder = folder
         self.run = run or make_model(folder)
-        self.model = load(self.run)
+        self.model = load_torch(self.run)
         self.texts = mixed_texts(self.model, count)
         truth = self.model.predict(self.texts)
         known = {

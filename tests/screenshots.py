@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from bough.inference.torch_model import load
+from bough.inference.load import load
 from bough.serve.app import Settings
 from tests.browser import Browser
 from tests.serving import beside

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from bough.inference.base import Answer, Text
+from bough.inference.model import Answer, Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.serve.app import Settings, build
 from bough.serve.main import configure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import re
 from dataclasses import replace
@@ -10,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bough import demo
 from bough.model.network import plan_of
 from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Hub
 from bough.training.api import train
-from tests import tiny
+from tests import folders, tiny
 
 ROOT = Path(__file__).parent.parent
 SYSTEMS = ("a_late", "b_pal", "c_hybrid", "d_batching", "e_progressive")
@@ -32,25 +30,7 @@ SMALLER = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded rows in the form of the course's files: tab separated, with its columns."""
-    folder = tmp_path_factory.mktemp("cs224n")
-    levels = {"very negative": 0, "negative": 1, "neutral": 2, "positive": 3, "very positive": 4}
-    forms = {
-        "sentiment": ("ids-sst", ["sentence"], "sentiment"),
-        "questions": ("quora", ["sentence1", "sentence2"], "is_duplicate"),
-        "similarity": ("sts", ["sentence1", "sentence2"], "similarity"),
-    }
-    for name, (stem, texts, label) in forms.items():
-        for split, size in (("train", 40), ("dev", 12)):
-            with open(demo.folder() / f"{name}-{split}.csv", newline="", encoding="utf-8") as file:
-                rows = list(csv.reader(file))[1 : size + 1]
-            lines = ["\t".join(["", "id", *texts, label])]
-            for i, (*words, said) in enumerate(rows):
-                value = {"same": "1.0", "different": "0.0"}.get(said, levels.get(said, said))
-                lines.append("\t".join([str(i), f"id{i}", *words, str(value)]))
-            text = "\n".join(lines) + "\n"
-            (folder / f"{stem}-{split}.csv").write_text(text, encoding="utf-8")
-    return folder
+    return folders.course(tmp_path_factory.mktemp("cs224n"))
 
 
 @pytest.mark.parametrize("name", SMALLER)

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
-    """Something the user can mend; the message says where and how."""
+    """Something the user can mend; the message says in one sentence where and how.
+
+    Example:
+        >>> try:
+        ...     bough.load("runs/frist")
+        ... except bough.UserError as error:
+        ...     print(error)
+        runs/frist: no such run or model folder; did you mean 'first'?
+    """
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 from bough.data.batches import Pack, tokenise
 from bough.errors import UserError
 from bough.export.transformers import READERS, write_checkpoint, write_transformers
-from bough.inference.base import Text
+from bough.inference.model import Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
 from bough.model.forward import PackedForward

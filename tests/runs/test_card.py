@@ -16,7 +16,8 @@ import yaml
 import bough
 from bough.data.rows import Rows
 from bough.errors import UserError
-from bough.inference.base import Text
+from bough.inference.load import load_torch
+from bough.inference.model import Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.runs import card
 from bough.runs import facts as model_facts
@@ -111,14 +112,14 @@ def test_before_the_run_is_done_there_are_no_scores(tmp_path: Path) -> None:
 
 
 def test_one_task_of_a_model_has_a_card_of_its_own(run: Run, tmp_path: Path) -> None:
-    bough.load(run.folder).only("sentiment").save(tmp_path)
+    load_torch(run).only("sentiment").save(tmp_path)
     front, body = parts((tmp_path / "README.md").read_text(encoding="utf-8"))
     assert len(front["model-index"][0]["results"]) == 1
     assert "similarity" not in body.split("## Scores")[1]
 
 
 def test_the_card_of_one_task_tells_of_no_other(run: Run, tmp_path: Path) -> None:
-    whole = bough.load(run.folder)
+    whole = load_torch(run)
     for name, forms in (("sentiment", {str}), ("similarity", {list})):
         one = whole.only(name)
         assert {type(example) for example in one.facts["examples"]} == forms
@@ -188,7 +189,7 @@ def test_examples_are_few_short_and_different() -> None:
 
 
 def test_the_models_examples_can_be_answered(run: Run) -> None:
-    model = bough.load(run.folder)
+    model = load_torch(run)
     examples = model.facts["examples"]
     assert 3 <= len(examples) <= 6
     for example in examples:

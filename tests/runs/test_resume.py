@@ -17,7 +17,7 @@ import torch
 
 from bough import files
 from bough.errors import UserError
-from bough.inference.torch_model import load
+from bough.inference.load import load
 from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import Run, Writer
 from bough.training.api import resume, train

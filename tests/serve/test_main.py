@@ -26,8 +26,9 @@ from typer.testing import CliRunner
 
 from bough.cli.main import app as cli
 from bough.errors import UserError
-from bough.inference.base import Text
-from bough.inference.torch_model import MultiTaskModel, load
+from bough.inference.load import load_torch
+from bough.inference.model import Text
+from bough.inference.torch_model import MultiTaskModel
 from bough.serve.app import Settings, build
 from bough.serve.body import BODIES
 from bough.serve.main import serve
@@ -98,7 +99,7 @@ def slow(kind: type[MultiTaskModel] = Slow) -> MultiTaskModel:
 
 def test_answers_are_the_models_own(folder: Path, server: Server) -> None:
     texts = some_texts(60)
-    own = load(folder)
+    own = load_torch(folder)
     with closing(Client(server.url)) as client:
         found = client.ask(texts)
         assert found.status == 200
@@ -111,7 +112,7 @@ def test_answers_are_the_models_own(folder: Path, server: Server) -> None:
 
 def test_many_clients_get_each_their_own_answers(folder: Path, server: Server) -> None:
     texts = some_texts(400, seed=1)
-    truth = load(folder).predict(texts)
+    truth = load_torch(folder).predict(texts)
 
     def work(number: int) -> None:
         rng = random.Random(number)
@@ -130,7 +131,7 @@ def test_many_clients_get_each_their_own_answers(folder: Path, server: Server) -
 def test_overload_and_the_end_of_a_server(folder: Path) -> None:
     """Too much at once is answered or refused; what was accepted before the end is answered."""
     texts = some_texts(16, seed=2)
-    truth = load(folder).predict(texts)
+    truth = load_torch(folder).predict(texts)
     options = ("--queue", "16", "--texts", "16", "--threads", "1", "--tokens", "8")
     with served(folder, *options, key="secret") as small:
         with closing(Client(small.url)) as stranger:
@@ -759,17 +760,11 @@ def test_mistakes_at_the_start(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(
             UserError, match=rf"cannot listen on 127.0.0.1:{port} \(Address already"
         ):
-            serve(folder, Settings(), "127.0.0.1", port, "cpu", "torch")
+            serve(folder, Settings(), "127.0.0.1", port, "cpu")
     with pytest.raises(UserError, match=r"cannot listen on nowhere\.invalid:0"):
-        serve(folder, Settings(), "nowhere.invalid", 0, "cpu", "torch")
+        serve(folder, Settings(), "nowhere.invalid", 0, "cpu")
     with pytest.raises(UserError, match="no model there"):
-        serve(tmp_path, Settings(), "127.0.0.1", 0, "cpu", "torch")
-    with pytest.raises(
-        UserError, match="--runtime onnx on cuda: expected torch, or onnx on the cpu"
-    ):
-        serve(folder, Settings(), "127.0.0.1", 0, "cuda", "onnx")
-    with pytest.raises(UserError, match=r"there is no .*\.onnx; write a folder with: bough export"):
-        serve(folder, Settings(), "127.0.0.1", 0, "cpu", "onnx")
+        serve(tmp_path, Settings(), "127.0.0.1", 0, "cpu")
     found = CliRunner().invoke(cli, ["serve", str(folder), "--queue", "10"])
     assert isinstance(found.exception, UserError)
     assert "a queue of 10 texts cannot hold one request of 256" in str(found.exception)
@@ -785,9 +780,9 @@ def test_two_servers_on_one_port(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         port = free.getsockname()[1]
     loads = []
 
-    def loading(*_: object) -> None:
+    def loading(*_: object, **__: object) -> None:
         loads.append(port)
-        serve(folder, Settings(), "127.0.0.1", port, "cpu", "torch")
+        serve(folder, Settings(), "127.0.0.1", port, "cpu")
 
     monkeypatch.setattr("bough.serve.main.load", loading)
     with pytest.raises(UserError, match=r"cannot listen on .* \(Address already in use\)"):
@@ -858,7 +853,7 @@ def test_what_fails_at_the_start_ends_the_server(
     monkeypatch.setattr("bough.serve.app.Gate", Closed)
     monkeypatch.setattr("uvicorn.Server.main_loop", serving)
     with pytest.raises(SystemExit) as ended:
-        serve(folder, Settings(), "127.0.0.1", 0, "cpu", "torch")
+        serve(folder, Settings(), "127.0.0.1", 0, "cpu")
     assert ended.value.code
 
 
@@ -866,4 +861,4 @@ def test_a_model_without_numbers_is_not_served(tmp_path: Path) -> None:
     broken = model()
     broken.network.cells["head/mood"].output.bias.data.fill_(float("nan"))  # type: ignore[union-attr]
     with pytest.raises(UserError, match="task 'mood' answers nan"):
-        serve(broken.save(tmp_path), Settings(), "127.0.0.1", 0, "cpu", "torch")
+        serve(broken.save(tmp_path), Settings(), "127.0.0.1", 0, "cpu")

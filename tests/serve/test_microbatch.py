@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from bough.inference.base import Answer
+from bough.inference.model import Answer
 from bough.serve.metrics import Meters
 from bough.serve.microbatch import Answers, Asked, Closed, Microbatcher, NoRoom, Request, tokens
 

@@ -129,10 +129,19 @@ def compare(
     split: str = "dev",
     tasks: Sequence[str] | None = None,
 ) -> Comparison:
-    """Compare runs, or all runs of surveys.
+    """Compare runs, with intervals and paired tests; runs that differ by their seed are one.
 
-    All must have the same tasks, unless `tasks` names those to be compared; a variant without one
-    of them has a gap there and no aggregates.
+    Args:
+        paths: Run directories, surveys, folders of runs.
+        baseline: The variant that the others are held against, by its label.
+        split: Which rows: `dev` or `test`.
+        tasks: Those to be compared, where runs have different ones; a variant without one of them
+            has a gap there and no aggregates.
+
+    Example:
+        >>> comparison = bough.compare(["runs/first", "runs/second"], baseline="full")
+        >>> sorted(comparison.scores)
+        ['full', 'split@1']
     """
     asked = [str(path) for path in paths]
     runs, notes = finished(find_runs(asked))

@@ -11,8 +11,8 @@ from rich.markup import escape
 from bough import demo
 from bough.comparison import tables
 from bough.comparison.compare import compare
-from bough.inference.base import Answer, Model, Text
-from bough.inference.torch_model import load
+from bough.inference.load import load
+from bough.inference.model import Answer, Model, Text
 from bough.reports import page
 from bough.survey import survey
 from bough.survey.launcher import Folder

@@ -22,7 +22,8 @@ from bough.errors import UserError
 from bough.export.export import new_folder
 from bough.export.remote_code import CODE, Tensors, carried, code, merged
 from bough.files import write_atomically
-from bough.inference.torch_model import MultiTaskModel, load
+from bough.inference.load import load_torch
+from bough.inference.torch_model import MultiTaskModel
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
 from bough.model.pretrained import expected
@@ -84,7 +85,7 @@ def write_transformers(
 
     Returns what was written, and how it is loaded.
     """
-    model = load(source)
+    model = load_torch(source)
     if task is not None and task not in model.tasks:
         raise model.unknown(task)
     if trunk and task is None:

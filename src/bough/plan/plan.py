@@ -45,7 +45,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The table. All rows name one group per task, in task order."""
+    """The table. All rows name one group per task, in task order.
+
+    Example:
+        >>> plan = bough.Plan.parse("split@1, late:I", ["sst", "sts"], layers=2)
+        >>> print(plan)
+        split@1, late:I
+                         sst  sts
+        embeddings       all  all
+        layer 1          all  all
+        layer 2          sst  sts
+        pooler           sst  sts
+        late 1           sst  sts
+    """
 
     tasks: tuple[str, ...]
     layers: int
@@ -68,9 +80,14 @@ class Plan:
         heads: int = 12,
         pooled: Collection[str] | None = None,
     ) -> Plan:
-        """The plan that a line or a mapping describes, for a trunk of so many layers and heads.
+        """The plan that a line or a mapping describes.
 
-        `pooled` names the tasks that read the pooler (default: all).
+        Args:
+            text: The plan's one line, such as `split@3, pal:64`, or its table as a mapping.
+            tasks: The tasks' names, in the order of the columns.
+            layers: Of the trunk.
+            heads: Of the trunk's attention.
+            pooled: The tasks that read the pooler (default: all).
         """
         return cls(
             tasks=tuple(tasks),

@@ -163,9 +163,20 @@ class Training(BaseModel):
 
 
 class Recipe(Consistent):
-    """The whole experiment."""
+    """The whole experiment: encoder, plan, data, tasks and training, checked.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    Example:
+        >>> recipe = bough.Recipe.read("recipe.yaml", ["training.lr=1e-4", "plan=split@1"])
+        >>> recipe.training.lr
+        0.0001
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        json_schema_extra={"description": "The whole experiment."},
+    )
 
     encoder: str = Field(
         "minilm", min_length=1, description="The pretrained encoder: a folder, a hub id, or minilm."
@@ -201,7 +212,15 @@ class Recipe(Consistent):
         source: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
         overrides: Sequence[str] = (),
     ) -> Recipe:
-        """A recipe from a file, a dict or another recipe, with overrides `a.b=c` applied."""
+        """A recipe, read and checked.
+
+        Args:
+            source: A YAML file, a mapping of the same keys, or another recipe.
+            overrides: Settings `a.b=c`, as those of `bough train --set`.
+
+        Raises:
+            UserError: With the line, the key and the near miss.
+        """
         if isinstance(source, Recipe):
             if not overrides:
                 return source

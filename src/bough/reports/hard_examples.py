@@ -155,10 +155,10 @@ def contradictions(
         return [], "fewer than two tasks judge pairs of texts that are at hand"
     if not (variant.runs[0].model / "model.safetensors").is_file():
         return [], "the run's weights are not there any more"
-    from bough.inference.torch_model import load  # torch, only now
+    from bough.inference.load import load  # torch, only now
 
     try:
-        model = load(variant.runs[0].folder)
+        model = load(variant.runs[0])
     except UserError as mistake:
         return [], str(mistake)
     asked: list[tuple[tuple[str, ...], str, str]] = []

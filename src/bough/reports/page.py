@@ -28,7 +28,19 @@ def write(
     split: str = "dev",
     tasks: Sequence[str] | None = None,
 ) -> Path:
-    """Compare the runs and write their report, as HTML or, with the ending .md, as Markdown."""
+    """Compare runs and write the report: one page that opens offline, or Markdown.
+
+    Args:
+        paths: Run directories, surveys, folders of runs.
+        out: An .html file, or .md.
+        baseline: The variant that the others are held against, by its label.
+        split: Which rows: `dev` or `test`.
+        tasks: Those to be compared, where runs have different ones.
+
+    Example:
+        >>> bough.report(["runs/first", "runs/second"], "report.html").name
+        'report.html'
+    """
     target = checked(out)
     if target.suffix not in (".html", ".htm", ".md"):
         raise UserError(

@@ -101,8 +101,8 @@ def _use(tasks: Mapping[str, Task], facts: Facts) -> Iterator[str]:
     pair = next((name for name, task in tasks.items() if task.paired), None)
     lines = ["import bough", "", 'model = bough.load("this folder, or its hub id")']
     if facts.get("runtime") == "onnx":
-        yield "```sh\nbough serve FOLDER --runtime onnx\n```"
-        lines = ["from bough import runtime", "", 'model = runtime.load("this folder")']
+        yield "```sh\nbough serve FOLDER\n```"
+        lines[-1] = 'model = bough.load("this folder")'
     given = [texts_of(e) for e in facts.get("examples", ())]
     if single is not None:
         text = next((e[0] for e in given if len(e) == 1), "A text.")

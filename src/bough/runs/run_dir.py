@@ -25,12 +25,19 @@ from bough.runs.lock import locked
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory, open for reading; `Writer` writes it."""
+    """A run directory, open for reading: scores, cost, log, and where its model is.
+
+    Example:
+        >>> run = bough.Run.open("runs/first")
+        >>> sorted(run.scores["dev"]["tasks"])
+        ['questions', 'sentiment', 'similarity']
+    """
 
     folder: Path
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Run:
+        """The run in this folder, finished or not; a UserError if there is none."""
         path = Path(folder).expanduser()
         if not path.is_dir():
             raise UserError(f"{path}: no such run directory")

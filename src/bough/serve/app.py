@@ -27,7 +27,7 @@ from tokenizers import Tokenizer
 
 import bough
 from bough.errors import UserError, shorten
-from bough.inference.base import Model
+from bough.inference.model import Model
 from bough.plan import diagram
 from bough.serve import requests, schemas
 from bough.serve.body import GONE, Bodies

@@ -10,13 +10,12 @@ import sys
 from errno import EADDRNOTAVAIL
 from pathlib import Path
 
-import torch
 import uvicorn
 from fastapi import FastAPI
 
 from bough.errors import UserError
-from bough.inference.base import Model
-from bough.inference.torch_model import load
+from bough.inference.load import load
+from bough.inference.model import Model
 from bough.serve.app import Settings, build
 from bough.serve.connections import bounded
 from bough.serve.requests import Limits
@@ -25,12 +24,11 @@ from bough.system import files
 CONNECTIONS = 1024  # at a time, where the process may have twice as many files
 
 
-def serve(
-    source: str | Path, settings: Settings, host: str, port: int, device: str, runtime: str
-) -> None:
+def serve(source: str | Path, settings: Settings, host: str, port: int, device: str) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
     with _listen(host, port) as listener:
-        model = _load(source, device, runtime)
+        # On the CPU a pass has one thread, and there is a pass per core: none waits for another.
+        model = load(source, device, threads=1 if device == "cpu" else None)
         _warm(model)
         app = build(model, settings, _name(source))
         server = uvicorn.Server(configure(app, settings.limits))
@@ -69,19 +67,6 @@ def _backlog() -> int:
     Three times as many can be open before the first of them is counted, and refused.
     """
     return max(1, files() // 8)
-
-
-def _load(source: str | Path, device: str, runtime: str) -> Model:
-    """On the CPU a pass has one thread, and there is a pass per core: none waits for another."""
-    if runtime == "torch":
-        if device == "cpu":
-            torch.set_num_threads(1)
-        return load(source, device)
-    if runtime == "onnx" and device == "cpu":
-        from bough.inference import onnx_model as onnx
-
-        return onnx.load(source, threads=1)
-    raise UserError(f"--runtime {runtime} on {device}: expected torch, or onnx on the cpu")
 
 
 def _greet(source: str, listener: socket.socket, settings: Settings) -> None:

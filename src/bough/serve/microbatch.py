@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bough.inference.base import Answer, Text
+from bough.inference.model import Answer, Text
 from bough.serve.metrics import Meters
 
 Asked = tuple[Text, tuple[str, ...]]  # a text and the tasks that are to answer it

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from bough.errors import UserError, nearest
-from bough.inference.base import Model, Text
+from bough.inference.model import Model, Text
 from bough.serve.microbatch import Asked
 
 KEYS = ("texts", "tasks")

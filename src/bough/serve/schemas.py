@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bough.inference.base import Model
+from bough.inference.model import Model
 from bough.plan.plan import Plan
 from bough.plan.types import span
 from bough.recipe.tasks import Task

@@ -18,7 +18,9 @@ from bough import signals
 from bough.data.batches import Examples, ExampleSampler, parts
 from bough.data.dataset import Data
 from bough.errors import UserError
-from bough.inference.torch_model import device_of, load
+from bough.inference.device import device_of
+from bough.inference.folder import save_metadata
+from bough.inference.load import load_torch
 from bough.model.network import Network
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, facts, predictions
@@ -113,7 +115,7 @@ class Trainer:
         where = {**cost.environment(), "data": self.data.digests()}
         self.writer.write_json("environment.json", where)
         self.writer.run.model.mkdir(exist_ok=True)
-        self.model.save_words(self.writer.run.model)
+        save_metadata(self.model, self.writer.run.model)
 
     def _same_rows(self) -> None:
         """Rows that changed since the run began would make it go on as neither run."""
@@ -269,7 +271,7 @@ class Trainer:
 
     def _finish(self) -> None:
         """The best model once more on every split that has rows; then the run is done."""
-        best = load(self.writer.run.folder)
+        best = load_torch(self.writer.run)
         best.network.to(self.device)
         # What no phase let learn has the states that were kept for judging on the way.
         best.network.hold(all(course.frozen for course in self.courses))
@@ -304,7 +306,7 @@ class Trainer:
             "examples": facts.examples_of({n: own["dev"] for n, own in self.data.rows.items()}),
             "training": self._settings(),
         }
-        best.save_words(self.writer.run.model)
+        save_metadata(best, self.writer.run.model)
         self.writer.write_json("scores.json", everything)
 
     def _settings(self) -> dict[str, Any]:

@@ -1,16 +1,14 @@
-"""Asking a model: texts in, labels and numbers out, whatever computes the passes.
+"""A model: texts in, labels and numbers out, whatever computes the passes.
 
 `Model` has everything but the computing: which tasks fit a text, tokens, order, answers in words.
-`model.MultiTaskModel` computes with torch, `runtime.OnnxModel` with an exported graph.
+`torch_model.MultiTaskModel` computes with torch, `onnx_model.OnnxModel` with an exported graph.
 """
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -18,32 +16,39 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-import bough
-from bough.data.batches import Sequences, Text, text_of, tokenise
+from bough.data.batches import Sequences, Text, tokenise
 from bough.errors import UserError, nearest, shorten
-from bough.files import write_atomically
-from bough.inference import config
 from bough.model.losses import answers
-from bough.model.network import Network, plan_of
-from bough.model.pretrained import read_tokenizer
+from bough.model.network import Network
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
-from bough.runs import card
 
-__all__ = ["Answer", "Model", "Text", "read_words", "text_of"]
+__all__ = ["Answer", "Form", "Model", "Text"]
 
 WINDOW = 2048  # texts that a stream of texts is sorted within
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task says about a text: a class with its probabilities, or a number."""
+    """What a task says about a text: a class with its probabilities, or a number.
+
+    Attributes:
+        label: The class, by its name; None where the task answers with a number.
+        score: The probability of the label.
+        probabilities: Of every class, by its name.
+        value: The number, within the label's range; None where the task answers with a class.
+        cut: The text is longer than the model reads; only its beginning was judged.
+
+    Example:
+        >>> bough.Answer(value=4.25).plain()
+        {'value': 4.25}
+    """
 
     label: str | None = None
-    score: float | None = None  # probability of the label
+    score: float | None = None
     probabilities: Mapping[str, float] | None = None
     value: float | None = None
-    cut: bool = False  # the text is longer than the model reads; only its beginning was judged
+    cut: bool = False
 
     def plain(self) -> dict[str, Any]:
         """For JSON: without what does not apply, and no more digits than single precision has."""
@@ -71,11 +76,12 @@ def _several(texts: Iterable[Text]) -> Iterable[Text]:
 
 
 def _parts(text: object, number: int) -> tuple[str, ...]:
-    """The one or two texts that make up the text of this number; a Mistake if it is none."""
+    """The one or two texts that make up the text of this number; a UserError if it is none."""
     parts = tuple(text) if isinstance(text, tuple | list) else (text,)
     if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
-        said = f"text {number + 1} is {shorten(text)}"
-        raise UserError(f"{said}; expected a text, or two of them as a tuple")
+        raise UserError(
+            f"text {number + 1} is {shorten(text)}; expected a text, or two of them as a tuple"
+        )
     words = tuple(map(str, parts))
     try:
         "".join(words).encode()
@@ -93,7 +99,21 @@ def _rounded(value: Any) -> Any:
 
 @dataclass(repr=False)
 class Model(ABC):
-    """One model for all tasks."""
+    """One model for all tasks: what `bough.load` opens.
+
+    Attributes:
+        plan: What the tasks share; `print(model.plan)` shows it as a table.
+        tasks: The tasks by their names: text columns, labels, range.
+        longest: Tokens that are read of a text; longer texts are cut, and their answers marked.
+
+    Example:
+        >>> model = bough.load("runs/first")
+        >>> one, two = model.predict(["A fine film.", "Two hours I will not get back."])
+        >>> sorted(model.predict(("How old is he?", "What is his age?")))
+        ['questions', 'similarity']
+        >>> len(model.encode("A fine film.", task="sentiment"))
+        16
+    """
 
     network: Network  # its cells are empty where another runtime has the weights
     tokenizer: Tokenizer
@@ -138,9 +158,11 @@ class Model(ABC):
     def predict(
         self, texts: Text | Iterable[Text], tasks: Iterable[str] | str | None = None
     ) -> dict[str, Answer] | list[dict[str, Answer]]:
-        """One text (or pair, as a tuple) -> {task: answer}; several of them -> a list, in order.
+        """Answers by task: a dict for one text, a list of them, in order, for several.
 
-        Without `tasks`, a text is answered by all tasks on one text and a pair by all on pairs.
+        Args:
+            texts: A text, a pair as a tuple, or any iterable of these.
+            tasks: A task's name, or several; else all on one text, or all on pairs.
         """
         if isinstance(texts, str | tuple):
             return next(self.stream([texts], tasks))
@@ -149,7 +171,7 @@ class Model(ABC):
     def stream(
         self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
     ) -> Iterator[dict[str, Answer]]:
-        """Answers in the order of the texts, however many there are."""
+        """Like `predict`, for however many texts: answers come in order, while texts are read."""
         chosen = self.chosen(tasks)
         return self.answer((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
 
@@ -170,8 +192,8 @@ class Model(ABC):
                         window.append(item)
                     if len(window) == WINDOW or (item is None and window):
                         break
-            except UserError as mistake:  # what came before a bad text is answered still
-                fault = mistake
+            except UserError as error:  # what came before a bad text is answered still
+                fault = error
             if not window:
                 break
             texts, names = zip(*window, strict=True)
@@ -181,8 +203,8 @@ class Model(ABC):
                 cut = (apart if self.tasks[task].twin else whole).cut
                 for number, answer in zip(numbers, self._answers(task, outputs), strict=True):
                     out[number][task] = replace(answer, cut=True) if number in cut else answer
-            for found, wanted in zip(out, names, strict=True):
-                yield {task: found[task] for task in wanted}
+            for answered, wanted in zip(out, names, strict=True):
+                yield {task: answered[task] for task in wanted}
         if fault is not None:
             raise fault
 
@@ -202,21 +224,25 @@ class Model(ABC):
         return tuple(dict.fromkeys(names))
 
     def asked(self, text: Text, chosen: Sequence[str] | None, number: int) -> tuple[str, ...]:
-        """The tasks that answer this text; a Mistake if it does not fit."""
+        """The tasks that answer this text; a UserError if it does not fit."""
         parts = _parts(text, number)
         if not all(part.strip() for part in parts):
             raise UserError(f"text {number + 1} is empty; there is nothing to judge")
-        fitting = [n for n, task in self.tasks.items() if len(task.columns) == len(parts)]
-        what = "one text" if len(parts) == 1 else "a pair of texts"
-        if chosen is None:
-            if not fitting:
-                raise UserError(f"text {number + 1}: no task of this model judges {what}")
-            return tuple(fitting)
-        for name in chosen:
-            if name not in fitting:
-                wants = "a pair" if self.tasks[name].paired else "one text"
-                raise UserError(f"text {number + 1}: task {name!r} judges {wants}, this is {what}")
-        return tuple(chosen)
+        try:
+            return self.fitting(chosen, len(parts) == 2)
+        except UserError as error:
+            raise UserError(f"text {number + 1}: {error}") from None
+
+    def fitting(self, chosen: Sequence[str] | None, pair: bool) -> tuple[str, ...]:
+        """The tasks that judge a pair, or one text; a UserError if a chosen one does not."""
+        what, other = ("a pair of texts", "one text") if pair else ("one text", "a pair")
+        for name in chosen or ():
+            if self.tasks[name].paired != pair:
+                raise UserError(f"task {name!r} judges {other}, this is {what}")
+        names = tuple(name for name in chosen or self.tasks if self.tasks[name].paired == pair)
+        if not names:
+            raise UserError(f"no task of this model judges {what}")
+        return names
 
     def unknown(self, name: str) -> UserError:
         known = ", ".join(self.tasks)
@@ -243,21 +269,21 @@ class Model(ABC):
         for number, (text, tasks) in enumerate(zip(texts, asked, strict=True)):
             if any(self.tasks[task].twin == twin for task in tasks):
                 words = (text,) if isinstance(text, str) else text
-                own = [(word,) for word in words] if twin else [words]
-                places[number] = tuple(range(len(parts), len(parts) + len(own)))
-                parts += own
+                separate = [(word,) for word in words] if twin else [words]
+                places[number] = tuple(range(len(parts), len(parts) + len(separate)))
+                parts += separate
         sequences, cut = tokenise(parts, self.tokenizer, self.longest)
-        long = (
-            [number for number, own in places.items() if cut[list(own)].any()] if cut.any() else []
-        )
+        long = [n for n, place in places.items() if cut[list(place)].any()] if cut.any() else []
         return Form(sequences, places, frozenset(long))
 
     # Vectors.
 
     def encode(self, texts: Text | Iterable[Text], task: str | None = None) -> NDArray[np.float32]:
-        """Each text's vector as this task's head reads it (the first task's by default).
+        """Each text's vector as a task's head reads it: [width] for one text, else [texts, width].
 
-        One text -> [width], several -> [texts, width]. A pair, as a tuple, is read as one.
+        Args:
+            texts: A text, a pair as a tuple (read as one), or any iterable of these.
+            task: The task's name; the first one by default.
         """
         name = next(iter(self.tasks)) if task is None else task
         if not isinstance(name, str) or name not in self.tasks:
@@ -275,35 +301,3 @@ class Model(ABC):
         if not parts:
             return np.empty((0, self.network.shape.width), np.float32)
         return self.vectors(tokenise(parts, self.tokenizer, self.longest)[0], name)
-
-    # Keeping.
-
-    def config(self) -> dict[str, Any]:
-        sources = {"train", "dev", "test"}
-        return {
-            "bough": bough.__version__,
-            "plan": self.plan.text,
-            "tasks": {n: t.model_dump(mode="json", exclude=sources) for n, t in self.tasks.items()},
-            "shape": vars(self.network.shape),
-            "longest": self.longest,
-            **({"facts": self.facts} if self.facts else {}),
-        }
-
-    def save_words(self, folder: Path) -> None:
-        """All but the weights."""
-        write_atomically(folder / "tokenizer.json", self.tokenizer.to_str())
-        write_atomically(folder / config.FILE, json.dumps(self.config(), indent=1) + "\n")
-        words = card.write(self.plan, self.tasks, self.longest, self.facts)
-        write_atomically(folder / "README.md", words)
-
-
-def read_words(folder: Path) -> tuple[Network, Tokenizer, int, dict[str, Any]]:
-    """What `save_words` wrote, as a model's fields; the network's cells are empty."""
-    found = config.read(folder)
-    try:
-        plan = plan_of(found.plan, found.tasks, found.shape)
-        network = Network(plan, found.tasks, found.shape)
-    except UserError as mistake:
-        raise UserError(f"{folder / config.FILE}: {mistake}") from None
-    facts = found.facts.model_dump(exclude_unset=True)
-    return network, read_tokenizer(folder), found.longest, facts

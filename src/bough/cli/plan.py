@@ -1,4 +1,4 @@
-"""What a plan shares and costs, before anything is trained: plan."""
+"""bough plan: what a plan shares and costs, before anything is trained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bough.cli.common import AsJson
+from bough.cli.arguments import AsJson
 from bough.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,20 +42,20 @@ def plan(
     shape = Shape.read(_folder(encoder)) if encoder is not None else None
     depth = shape.layers if shape is not None else layers if layers is not None else 12
     heads = shape.heads if shape is not None else 12
-    found = Plan.parse(text, tuple(outputs), depth, heads=heads)
+    parsed = Plan.parse(text, tuple(outputs), depth, heads=heads)
     if shape is None:
         shape = _bert_like(depth)
-    told = cost(found, shape, outputs, length=length)
+    costs = cost(parsed, shape, outputs, length=length)
     if as_json:
-        table = [{"place": label, "names": names} for label, names in found.table()]
+        table = [{"place": label, "names": names} for label, names in parsed.table()]
         print(
             json.dumps(
-                {"plan": found.text, "tasks": list(outputs), "table": table} | told.as_dict(),
+                {"plan": parsed.text, "tasks": list(outputs), "table": table} | costs.as_dict(),
                 indent=1,
             )
         )
     else:
-        print(f"{found}\n\n{told}")
+        print(f"{parsed}\n\n{costs}")
         if encoder is None:
             print("\nSizes as in BERT-base; --encoder takes those of another.")
 

@@ -1,4 +1,4 @@
-"""From data to a trained model: init, train, eval, schema."""
+"""From data to a trained model: bough init, train, eval and schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bough.cli.common import AsJson, RunPath, fail
+from bough.cli.arguments import AsJson, fail
 from bough.errors import UserError
 
 Set = Annotated[
@@ -71,7 +71,7 @@ def train(
     if recipe is not None and recipe.suffix.lower() in READERS:
         raise UserError(f"{recipe} holds rows, not a recipe; write one for it: bough init {recipe}")
     # What is wrong with it is said at once, before torch is loaded.
-    told = None if recipe is None else Recipe.read(recipe, overrides or ())
+    experiment = None if recipe is None else Recipe.read(recipe, overrides or ())
     from bough.runs.console import for_terminal
     from bough.runs.trackers import tracked
     from bough.training.api import new_folder
@@ -81,7 +81,10 @@ def train(
     folder = resume or out or new_folder(recipe)
     display = tracked(for_terminal(), mirror or (), folder)
     with _interruptible(folder):
-        run = go_on(folder, display) if told is None else start(told, folder, display=display)
+        if experiment is None:
+            run = go_on(folder, display)
+        else:
+            run = start(experiment, folder, display=display)
     _print_scores(run.scores, run.folder)
     print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
 
@@ -102,7 +105,7 @@ def _interruptible(run: Path) -> Iterator[None]:
 
 
 def evaluate(
-    run: RunPath,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
     split: Annotated[str, typer.Option(help="Which rows: dev, test or train.")] = "dev",
     as_json: AsJson = False,
 ) -> None:
@@ -125,14 +128,13 @@ def schema() -> None:
 
 def _print_scores(scores: dict[str, Any], folder: Path) -> None:
     """A table per split, and a word on tasks whose data the encoder has seen before."""
-    from bough.inference.base import read_words
-    from bough.inference.torch_model import find
+    from bough.inference import config
     from bough.runs.card import quora
     from bough.runs.console import print_scores
 
     print_scores(scores, str(folder))
-    network, _, _, facts = read_words(find(folder))
-    for task in sorted(quora(network.tasks, facts)):
+    model = config.read(folder.expanduser() / "model")
+    for task in sorted(quora(model.tasks, model.facts.model_dump(exclude_unset=True))):
         print(
             f"The score of {task} is not clean: the encoder saw Quora's duplicate questions "
             "when it was pretrained."

@@ -1,7 +1,4 @@
-"""The verbs of the command line: each parses its words, calls a room and prints what came of it.
-
-All are loaded for every `--help`; what takes time to load is imported by the verb that needs it.
-"""
+"""What several verbs take on the command line, and how a verb ends that did not do as asked."""
 
 from __future__ import annotations
 
@@ -11,8 +8,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-RunPath = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run directory, a model folder or a hub id.")
+ModelPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="A run directory, a model folder, an ONNX folder or a hub id."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
