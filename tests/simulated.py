@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from scipy import stats
 
+from bough.comparison.compare import compare
 from bough.data.rows import digest, load
+from bough.errors import UserError
 from bough.plan.cost import cost
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Plan
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Writer
 
+Make = Callable[..., Path]  # a run by name, plan, seed and settings
 SHAPE = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
 NAMES = ("sst", "quora", "sts")
 WORDS = (
@@ -127,14 +131,14 @@ def run(
             lines = [[i, t, f"{s:.6f}"] for i, t, s in zip(rows.ids, truth, said, strict=True)]
             header = ["id", "label", "predicted"]
         writer.write_csv(f"predictions/{name}-dev.csv", header, lines)
-    told_cost = {
+    costs = {
         "training_seconds": pace * steps * 1.1, "step_seconds": pace, "peak_memory": 2**30,
         "parameters": static.parameters, "learning_parameters": static.learning_parameters,
         "parameters_per_task": static.task_parameters, "bytes_to_serve": static.bytes_to_serve,
         "bytes_with_optimiser": 3 * static.bytes_to_serve,
         "flops_per_example": static.flops_per_example, "tokens": steps * 3000,
     }  # fmt: skip
-    writer.write_json("cost.json", told_cost)
+    writer.write_json("cost.json", costs)
     model = {
         "plan": plan.text,
         "tasks": {
@@ -194,3 +198,11 @@ def survey(
             name = f"{plan.replace(':', '-').replace(', ', '-')}-{seed}"
             run(folder / "runs" / name, recipe(source, plan, seed), **settings)
     return folder
+
+
+def refused(paths: Sequence[Path], **settings: Any) -> str:
+    """The sentence with which a comparison is refused."""
+    with pytest.raises(UserError) as caught:
+        compare(paths, **settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -37,18 +37,19 @@ def compare(
 ) -> None:
     """Say what runs score, what they cost, and which differences are real."""
     from bough.comparison import tables
-    from bough.comparison.compare import compare as make
+    from bough.comparison.compare import compare as compare_runs
     from bough.files import write_atomically
     from bough.reports.page import checked
 
     target = None if markdown is None else checked(markdown)
-    found = make(runs, baseline=baseline, split=split, tasks=tasks.split(",") if tasks else None)
+    chosen = tasks.split(",") if tasks else None
+    comparison = compare_runs(runs, baseline=baseline, split=split, tasks=chosen)
     if as_json:
-        print(json.dumps(found.as_dict(), indent=1))
+        print(json.dumps(comparison.as_dict(), indent=1))
     else:
-        tables.show(found)
+        tables.show(comparison)
     if target is not None:
-        write_atomically(target, tables.markdown(found))
+        write_atomically(target, tables.markdown(comparison))
 
 
 def report(

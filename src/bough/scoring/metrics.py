@@ -18,6 +18,8 @@ from bough.recipe.tasks import SIGNED, Task
 from bough.scoring import statistics
 from bough.scoring.pseudo_values import pseudo_values
 
+AGGREGATES = ("raw", "normalised")
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -81,10 +83,8 @@ def judged(
 def aggregate_weights(metrics: Sequence[str]) -> dict[str, tuple[list[float], float]]:
     """Each aggregate of tasks with these metrics: a weight for each score, and a constant."""
     n, signed = len(metrics), [metric in SIGNED for metric in metrics]
-    return {
-        "raw": ([1 / n] * n, 0.0),
-        "normalised": ([(0.5 if s else 1) / n for s in signed], sum(signed) * 0.5 / n),
-    }
+    halved = [(0.5 if s else 1) / n for s in signed]
+    return dict(zip(AGGREGATES, (([1 / n] * n, 0.0), (halved, sum(signed) * 0.5 / n)), strict=True))
 
 
 def aggregates(
@@ -100,7 +100,7 @@ def aggregates(
 
 def selected(scores: Mapping[str, Any], tasks: Mapping[str, Task], select: str) -> float:
     """The number that picks the best model; higher is better."""
-    if select in ("raw", "normalised"):
+    if select in AGGREGATES:
         return float(scores[select])
     if select == "sum":
         return float(sum(scores["tasks"][n][t.metric_name] for n, t in tasks.items()))
