@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bough.comparison import tables
@@ -28,7 +30,8 @@ def test_markdown_has_every_variant_and_is_escaped(comparison: Comparison) -> No
     text = tables.markdown(comparison)
     assert "| separate (baseline) | 3 |" in text
     assert "Differences from separate:" in text
-    assert tables._plain("a_b|c*") == r"a\_b\|c\*"
+    noted = tables.markdown(replace(comparison, notes=("a_b|c*",)))
+    assert noted.endswith("- a\\_b\\|c\\*\n")
 
 
 def test_a_comparison_prints_itself_as_the_command_does(
