@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,8 +58,12 @@ def test_keys_of_a_task_that_some_lack_tell_the_others_apart(make: simulated.Mak
 def test_labels_are_never_shared(make: simulated.Make) -> None:
     close = [make(n, **{"training.lr": lr}) for n, lr in (("a", 1.0000001e-4), ("b", 1.0000002e-4))]
     assert [v.label for v in compare(close).variants] == ["lr=0.00010000001", "lr=0.00010000002"]
-    flat = [{"plan": "full", "x.y": 1}, {"plan": "full", "x.y": "1"}, {"plan": "full"}]
-    settings = [{"x.y": 1}, {"x.y": "1"}, {}]
+    flat: list[dict[str, Any]] = [
+        {"plan": "full", "x.y": 1},
+        {"plan": "full", "x.y": "1"},
+        {"plan": "full"},
+    ]
+    settings: list[dict[str, Any]] = [{"x.y": 1}, {"x.y": "1"}, {}]
     assert _labels(settings, flat) == ["y=1", 'y="1"', "full"]
     assert _labels([{}, {}, {}], flat) == ["full", "full (2)", "full (3)"]
     assert _labels([{"x.y": 1}, {}], [{"plan": "full", "x.y": 1, "z.y": 2}] * 2)[0] == "x.y=1"

@@ -48,17 +48,19 @@ def show() -> None:
     # Where there is no terminal to fit, lines are as long as a page is wide.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
     for study in every():
-        told = study.survey
-        cells = told.resolved(next(iter(told.budgets), None))
-        number = cells.search.trials if cells.search is not None else len(cells.cells)
-        size = "trials" if cells.search is not None else "cells"
-        seeds = "1 seed" if len(cells.seeds) == 1 else f"{len(cells.seeds)} seeds"
-        console.print(f"[bold]{study.name}[/]  [dim]{number} {size}, {seeds}[/]")
+        survey = study.survey.resolved()
+        size = (
+            f"{len(survey.cells)} cells"
+            if survey.search is None
+            else f"{survey.search.trials} trials"
+        )
+        seeds = "1 seed" if len(survey.seeds) == 1 else f"{len(survey.seeds)} seeds"
+        console.print(f"[bold]{study.name}[/]  [dim]{size}, {seeds}[/]")
         words = Table.grid(padding=(0, 1))
         for head, text in (
-            ("asks", told.asks),
-            ("printed", told.printed),
-            ("found", told.found or "not run yet"),
+            ("asks", survey.asks),
+            ("printed", survey.printed),
+            ("found", survey.found or "not run yet"),
         ):
             words.add_row(f"  {head}:", Text(" ".join(text.split())))
         console.print(words)
