@@ -25,9 +25,9 @@ def test_the_live_table_tells_how_far_it_is(base, tmp_path, quick):
     found = folder.survey
     assert found is not None
     screen = Console(file=io.StringIO(), width=120, force_terminal=True)
-    progress = LiveProgress("mine", 4, 1, folder.run, screen)
+    progress = LiveProgress("mine", 4, 1, folder.run, console=screen)
     for spec in found.run_specs():
-        progress.known(spec, "done")
+        progress.count(spec, "done")
     progress.seconds.append(60)
     progress.show(found.run_specs())
     progress.close()

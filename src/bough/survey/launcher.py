@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bough import signals
@@ -76,25 +76,18 @@ class Worker:
                 self.process.terminate() if times == 1 else self.process.kill()
 
 
+@dataclass
 class Launcher:
     """Up to so many processes at a time, until the scheduler has no more runs."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        folder: SurveyDir,
-        workers: int,
-        progress: Progress,
-        keep: Keep = "models",
-    ):
-        self.scheduler = scheduler
-        self.folder = folder
-        self.workers = workers
-        self.progress = progress
-        self.keep = keep
-        self.running: list[Worker] = []
-        self.blocked: deque[RunSpec] = deque()  # another process still has their directories
-        self.signals = 0
+    scheduler: Scheduler
+    folder: SurveyDir
+    workers: int
+    progress: Progress
+    keep: Keep = "models"
+    running: list[Worker] = field(default_factory=list)
+    blocked: deque[RunSpec] = field(default_factory=deque)  # another process has their directories
+    signals: int = 0
 
     def run(self) -> bool:
         """Do all runs; whether they were done, not stopped."""

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -21,26 +22,33 @@ from bough.runs.run_dir import Run
 from bough.scoring.metrics import AGGREGATES
 from bough.survey.cells import RunSpec
 
+OUTCOMES = ("done", "failed", "pruned", "stopped")
 OFTEN = 1.0  # seconds between two looks into the runs' logs
 
 
+@dataclass
 class Progress:
     """Keeps count, and prints a line for every run that ends."""
 
-    def __init__(self, title: str, total: int, workers: int, find: Callable[[str], Run]):
-        self.title = title
-        self.total = total
-        self.workers = workers
-        self.find = find
-        self.cells: dict[str, list[Mapping[str, Any]]] = {}  # dev scores of the finished runs
-        self.counts = dict.fromkeys(("done", "failed", "pruned", "stopped"), 0)
-        self.began: dict[str, float] = {}
-        self.seconds: list[float] = []  # that runs took which began and ended under our eyes
-        self.looked = 0.0
+    title: str
+    total: int
+    workers: int
+    find: Callable[[str], Run]
+    cells: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # runs' dev scores
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    began: dict[str, float] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)  # of runs that began and ended here
+    looked: float = 0.0
 
-    def known(self, spec: RunSpec, state: str) -> None:
-        """A run that ended before this process began."""
-        self._count(spec, state)
+    def count(self, spec: RunSpec, outcome: str) -> Mapping[str, Any]:
+        """Count a run that ended, and keep its dev scores as far as it has any."""
+        self.counts[outcome] += 1
+        scores: Mapping[str, Any] = {}
+        if outcome == "done":
+            with suppress(UserError):
+                scores = self.find(spec.name).scores.get("dev") or {}
+            self.cells.setdefault(spec.cell, []).append(scores)
+        return scores
 
     def started(self, spec: RunSpec) -> None:
         again = self.find(spec.name).recipe_file.is_file()
@@ -49,7 +57,7 @@ class Progress:
 
     def ended(self, spec: RunSpec, outcome: str, why: str = "") -> None:
         began = self.began.pop(spec.name, None)
-        scores = self._count(spec, outcome)
+        scores = self.count(spec, outcome)
         took = ""
         if began is not None and outcome == "done":
             self.seconds.append(time.monotonic() - began)
@@ -88,16 +96,6 @@ class Progress:
             return ""
         return f"about {duration(statistics.mean(self.seconds) * remaining / self.workers)} left"
 
-    def _count(self, spec: RunSpec, outcome: str) -> Mapping[str, Any]:
-        """Count it, and keep the dev scores of a finished one, as far as it has any."""
-        self.counts[outcome] += 1
-        scores: Mapping[str, Any] = {}
-        if outcome == "done":
-            with suppress(UserError):
-                scores = self.find(spec.name).scores.get("dev") or {}
-            self.cells.setdefault(spec.cell, []).append(scores)
-        return scores
-
     def table(self) -> Table:
         """A line per cell: how many runs, and the means of their dev scores."""
         table = Table(box=SIMPLE_HEAD, title=self.title, title_justify="left")
@@ -116,19 +114,13 @@ class Progress:
         return table
 
 
+@dataclass
 class LiveProgress(Progress):
     """The same as a table that is redrawn in place."""
 
-    def __init__(
-        self,
-        title: str,
-        total: int,
-        workers: int,
-        find: Callable[[str], Run],
-        console: Console | None = None,
-    ):
-        super().__init__(title, total, workers, find)
-        self.console = console or Console(stderr=True)
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+
+    def __post_init__(self) -> None:
         self.live = Live(console=self.console, refresh_per_second=2, transient=True)
         self.live.start()
 

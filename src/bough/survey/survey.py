@@ -96,7 +96,7 @@ def conduct(
         try:
             for spec, state in known:
                 if state in ("done", "failed", "pruned"):
-                    shown.known(spec, state)
+                    shown.count(spec, state)
                 if state == "done":
                     launcher.tidy(spec)
             complete = launcher.run()
