@@ -116,11 +116,15 @@ def test_a_run_that_another_process_still_writes_is_waited_for(base, tmp_path, q
     file = files.written(tmp_path, recipe=base, vary={"plan": ["full", "separate"]})
     run = tmp_path / "out" / "runs" / "full-s0"
     lock = hold(run / ".lock")
-    timer = threading.Timer(1.0, lock.close)
-    timer.start()
-    began = time.monotonic()
+    begun: list[bool] = []
+
+    def release() -> None:
+        begun.append((run / "starts.txt").exists())
+        lock.close()
+
+    threading.Timer(1.0, release).start()
     assert conduct(file, out=tmp_path / "out").done == 2
-    assert time.monotonic() - began >= 0.9
+    assert begun == [False], "not before the other has let go"
 
 
 def test_a_run_that_is_pruned_is_stopped_and_its_checkpoint_dropped(base, tmp_path, quick):

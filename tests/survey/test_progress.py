@@ -43,6 +43,8 @@ def test_the_live_table_tells_how_far_it_is(base, tmp_path, quick):
 def test_runs_without_dev_scores_have_their_place_in_the_table():
     progress = Progress("mine", 1, 1, lambda name: Run(Path("nowhere")))
     assert progress.table().row_count == 0
+    progress.count(RunSpec("full", 0, Recipe.model_construct(tasks={})), "done")
+    assert progress.table().row_count == 1
 
 
 def test_cells_may_judge_a_task_differently_or_not_at_all(tmp_path, capsys):

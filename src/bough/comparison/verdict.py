@@ -27,22 +27,16 @@ class Verdict:
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        return [
-            self.headline,
-            *self.tasks.values(),
-            *self.costs,
-            *(f"Note: {n}" for n in self.notes),
-        ]
+        notes = [f"Note: {note}" for note in self.notes]
+        return [self.headline, *self.tasks.values(), *self.costs, *notes]
 
 
 def verdict(comparison: Comparison) -> Verdict:
     if not comparison.others:
         return _alone(comparison)
-    columns = list(comparison.metrics)
-    if comparison.overall not in columns and any(
-        d.real for _, d in _apart(comparison, comparison.overall)
-    ):
-        columns.append(comparison.overall)  # what shows in the mean need not show in any task alone
+    columns, overall = list(comparison.metrics), comparison.overall
+    if overall not in columns and any(d.real for _, d in _apart(comparison, overall)):
+        columns.append(overall)  # what shows in the mean need not show in any task alone
     tasks = {name: _sentence(comparison, name) for name in columns}
     costs = [text for v in comparison.others if (text := _cost(comparison, v))]
     return Verdict(_headline(comparison), tasks, tuple(costs), comparison.notes)
@@ -88,9 +82,7 @@ def _sentence(comparison: Comparison, name: str) -> str:
 
 def _apart(comparison: Comparison, column: str) -> list[tuple[Variant, Difference]]:
     """The variants that can be held against the baseline there."""
-    return [
-        (v, d) for v in comparison.others if (d := comparison.difference(v, column)) is not None
-    ]
+    return [(v, d) for v in comparison.others if (d := comparison.difference(v, column))]
 
 
 def _shown(name: str, base: str, apart: Sequence[tuple[str, Difference]]) -> str:
@@ -120,12 +112,11 @@ def _amount(label: str, d: Difference) -> str:
 def _unseen(rest: Sequence[tuple[str, Difference]]) -> str:
     """How large the differences look, and how large one would have to be."""
     values = [d.value for _, d in rest]
-    return (
-        f"{rest[0][0]} {number(values[0], signed=True)} ± {number(rest[0][1].half)}"
-        if len(rest) == 1
-        else f"{number(min(values), signed=True)} to {number(max(values), signed=True)}, "
-        f"each ± {number(min(d.half for _, d in rest))} or more"
-    )
+    low, high = number(min(values), signed=True), number(max(values), signed=True)
+    half = number(min(d.half for _, d in rest))
+    if len(rest) == 1:
+        return f"{rest[0][0]} {low} ± {half}"
+    return f"{low} to {high}, each ± {half} or more"
 
 
 def _seeds(many: int) -> str:

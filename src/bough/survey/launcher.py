@@ -149,7 +149,7 @@ class Launcher:
             logged = log.tell()
             process = subprocess.Popen(
                 [*COMMAND, "train", *verb],
-                stdin=subprocess.PIPE,  # see `worker`
+                stdin=subprocess.PIPE,  # see `cli.worker`
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is ours to hear; we tell the runs

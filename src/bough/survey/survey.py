@@ -107,16 +107,9 @@ def conduct(
         console.print(shown.table())
     if isinstance(scheduler, SearchScheduler):
         _print_best(scheduler, console)
-    counts = shown.counts
-    return Result(
-        folder.path,
-        counts["done"],
-        counts["failed"],
-        counts["pruned"],
-        total,
-        not complete,
-        baseline(folder, survey),
-    )
+    done, failed, pruned = (shown.counts[outcome] for outcome in ("done", "failed", "pruned"))
+    base = baseline(folder, survey)
+    return Result(folder.path, done, failed, pruned, total, not complete, base)
 
 
 def show(
