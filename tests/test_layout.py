@@ -24,7 +24,7 @@ FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both re
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = (
     "errors", "files", "paths", "formatting", "system", "signals", "recipe", "plan",
-    "scoring.statistics", "data.rows", "data.tables", "runs.run_dir", "runs.predictions",
+    "scoring", "data.rows", "data.tables", "runs.run_dir", "runs.predictions",
     "comparison", "inference.config", "cli",
 )  # fmt: skip
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "pyarrow", "datasets", "pandas")

@@ -178,23 +178,6 @@ def test_config_goes_round(kind: str) -> None:
     assert Shape.of(back.to_dict()) == shape
 
 
-@pytest.mark.parametrize(
-    ("name", "seen"),
-    [
-        ("sentence-transformers/all-MiniLM-L6-v2", True),
-        ("hub/models--sentence-transformers--all-mpnet-base-v2/snapshots/0", True),
-        ("paraphrase-MiniLM-L6-v2", True),
-        ("sentence-transformers/all-distilroberta-v1", True),
-        ("quora-distilbert-base", True),
-        ("nreimers/MiniLM-L6-H384-uncased", False),
-        ("google-bert/bert-base-uncased", False),
-        ("me/small-mpnet", False),
-    ],
-)
-def test_who_saw_quora(name: str, seen: bool) -> None:
-    assert bool(encoders.QUORA_TRAINED.search(name.lower())) == seen
-
-
 def test_real_minilm(tmp_path: Path) -> None:
     model = transformers.AutoModel.from_pretrained(encoders.minilm()).eval()
     encoder = encoders.load("minilm")

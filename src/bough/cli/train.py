@@ -129,12 +129,12 @@ def schema() -> None:
 def _print_scores(scores: dict[str, Any], folder: Path) -> None:
     """A table per split, and a word on tasks whose data the encoder has seen before."""
     from bough.inference import config
-    from bough.runs.card import quora
+    from bough.model.contamination import contaminated
     from bough.runs.console import print_scores
 
     print_scores(scores, str(folder))
     model = config.read(folder.expanduser() / "model")
-    for task in sorted(quora(model.tasks, model.facts.model_dump(exclude_unset=True))):
+    for task in contaminated(model.tasks, model.facts.model_dump()):
         print(
             f"The score of {task} is not clean: the encoder saw Quora's duplicate questions "
             "when it was pretrained."

