@@ -25,9 +25,8 @@ from bough.files import write_atomically
 from bough.inference.torch_model import MultiTaskModel, load
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
-from bough.model.pretrained import expected
 from bough.model.transformer import Pooler
-from bough.model.weight_names import PREFIXES
+from bough.model.weight_names import PREFIXES, expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 

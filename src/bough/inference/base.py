@@ -23,9 +23,9 @@ from bough.data.batches import Sequences, Text, text_of, tokenise
 from bough.errors import UserError, nearest, shorten
 from bough.files import write_atomically
 from bough.inference import config
+from bough.model.encoder_files import read_tokenizer
 from bough.model.losses import answers
 from bough.model.network import Network, plan_of
-from bough.model.pretrained import read_tokenizer
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
 from bough.runs import card
