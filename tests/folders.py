@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from bough import demo
 from bough.model.network import FRESH
-from bough.model.pretrained import expected
+from bough.model.weight_names import expected
 from bough.plan.encoder_shape import Shape
 
 TASKS: dict[str, dict[str, Any]] = {

@@ -80,9 +80,9 @@ def vectors(model: MultiTaskModel, task: str, texts: list[Text]) -> Tensor:
     sequences, _ = tokenise(parts, model.tokenizer, model.longest)
     pack = Pack.of([(sequences, np.arange(len(texts)))])
     network = model.network
-    walk = PackedForward(network.route, network.cells, pack, [(task,)] * len(texts), None)
-    walk.run()
-    rows, index = walk.vectors()[task, task]
+    forward = PackedForward(network.routing, network.cells, pack, [(task,)] * len(texts), None)
+    forward.run()
+    rows, index = forward.vectors()[task, task]
     return rows[index]
 
 

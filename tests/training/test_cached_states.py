@@ -146,10 +146,10 @@ def test_large_states_are_computed_where_they_stay(
     monkeypatch.setattr(room_of_states, "TOKENS", 8)
     files: list[set[int]] = []
 
-    def run(walk: PackedForward, last: int) -> Any:
+    def run(forward: PackedForward, last: int) -> Any:
         found = tmp_path.glob("mapped/.*.part")
         files.append({file.stat().st_size for file in found})
-        return walked(walk, last)
+        return walked(forward, last)
 
     walked = PackedForward.run
     monkeypatch.setattr(PackedForward, "run", run)

@@ -72,10 +72,10 @@ def tokenise(
 
 
 class CachedStates(NamedTuple):
-    """Rows that sequences have reached on their way, for those who walk it."""
+    """The states of sequences after some rows of the plan, for the task uses that share them."""
 
-    walkers: tuple[tuple[str, str], ...]  # as in walk.py: (task, reader)
-    origin: tuple[str, str]
+    task_uses: tuple[tuple[str, str], ...]  # (task, consumer), as in the model's routing
+    origin: tuple[str, str]  # what gave them their position bias, as in the forward pass
     rows: Tensor  # [all rows, d]
     bounds: Ints  # sequence i is rows[bounds[i] : bounds[i + 1]]
 

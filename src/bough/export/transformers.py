@@ -26,9 +26,8 @@ from bough.inference.load import load_torch
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
-from bough.model.pretrained import expected
 from bough.model.transformer import Pooler
-from bough.model.weight_names import PREFIXES
+from bough.model.weight_names import PREFIXES, expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 

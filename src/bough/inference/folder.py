@@ -19,8 +19,8 @@ from bough.hub import from_hub
 from bough.inference import config
 from bough.inference.model import Model
 from bough.inference.onnx_names import TEXTS_FILE
+from bough.model.encoder_files import read_tokenizer
 from bough.model.network import Network, plan_of
-from bough.model.pretrained import read_tokenizer
 from bough.runs import card
 from bough.runs.run_dir import Run
 

@@ -91,11 +91,11 @@ class MultiTaskModel(Model):
         out = np.empty((len(sequences), self.network.shape.width), np.float32)
         for part in by_tokens(sequences.lengths, TOKENS):
             pack = Pack.of([(sequences, part)]).to(self.device)
-            walk = PackedForward(
-                self.network.route, self.network.cells, pack, [(task,)] * len(part), None
+            forward = PackedForward(
+                self.network.routing, self.network.cells, pack, [(task,)] * len(part), None
             )
-            walk.run()
-            vectors, index = walk.vectors()[task, task]
+            forward.run()
+            vectors, index = forward.vectors()[task, task]
             out[part] = vectors[index.to(vectors.device)].float().cpu().numpy()
         return out
 

@@ -129,7 +129,7 @@ class Survey(BaseModel):
             survey = cls.model_validate(settings.data)
         except ValidationError as fault:
             raise settings.user_error(fault.errors()) from None
-        recipe = _base(survey.recipe, settings.folder, settings.source)
+        recipe = _base(survey.recipe, settings.folder, settings.name)
         return survey.model_copy(update={"recipe": mapped(recipe, lambda text, _: text)})
 
     def resolved(self, budget: str | None = None, threads: int | None = None) -> Survey:

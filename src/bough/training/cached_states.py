@@ -29,12 +29,13 @@ from torch import Tensor
 
 from bough.data.batches import CachedStates, Examples, Ints, Pack, by_tokens
 from bough.errors import UserError
-from bough.model.forward import READ, PackedForward
+from bough.model.forward import PackedForward
 from bough.model.network import Network
+from bough.model.routing import READ
 
 TOKENS = 4096  # per pass
 IN_MEMORY = 2**30  # bytes; more is left on disk and mapped
-VERSION = 1  # of what the states are: part of every key
+VERSION = 2  # of what the states are: part of every key
 ORPHAN = 3600  # seconds after which a file that belongs to no entry was left by a killed run
 FILE = re.compile(r"\.?(?P<key>[0-9a-f]{32})\b.*\.(json|npy|part)")  # a user's own are let alone
 
@@ -65,7 +66,7 @@ class States:
 
     def __init__(self, network: Network, place: Path | None = None):
         self.network = network
-        self.first = network.route.fixed
+        self.first = network.routing.frozen_rows
         self.place = folder() if place is None else place
         self._digests: dict[str, str] = {}
 
@@ -80,9 +81,9 @@ class States:
 
     def size(self, task: str, examples: Examples) -> int:
         """What these examples' states take, in bytes."""
-        route = self.network.route
-        ways = {tuple(route.plain[walker][: self.first]) for walker in route.walkers(task)}
-        return len(ways) * int(self._bounds(examples)[-1]) * self.network.shape.width * 4
+        routing = self.network.routing
+        paths = {tuple(routing.in_evaluation[use][: self.first]) for use in routing.task_uses(task)}
+        return len(paths) * int(self._bounds(examples)[-1]) * self.network.shape.width * 4
 
     def of_all(self, examples: Mapping[str, Examples]) -> dict[str, Examples]:
         """All with their states, or all without: the tasks of a batch go on from one row."""
@@ -103,18 +104,18 @@ class States:
 
     def _bounds(self, examples: Examples) -> Ints:
         """Where each sequence's rows begin and end: one per token, a single one once read out."""
-        read = self.first > self.network.route.places.index(READ)
+        read = self.first > self.network.routing.rows.index(READ)
         own = examples.sequences
         return np.arange(len(own) + 1) if read else own.bounds
 
     def _key(self, task: str, examples: Examples) -> str:
-        """What the states depend on: the fixed weights on the task's ways, and the texts."""
+        """What the states depend on: the fixed weights on the task's paths, and the texts."""
         digest = hashlib.sha256()
-        route = self.network.route
-        for walker in route.walkers(task):
-            uses = route.uses[walker][: self.first]
-            cells = [use.cell.key for use in uses if use.cell is not None]
-            said = [VERSION, walker, [self._weights(key) for key in cells], cells]
+        routing = self.network.routing
+        for task_use in routing.task_uses(task):
+            path = routing.in_training[task_use][: self.first]
+            cells = [use.cell.key for use in path if use.cell is not None]
+            said = [VERSION, task_use, [self._weights(key) for key in cells], cells]
             digest.update(json.dumps([*said, vars(self.network.shape)]).encode())
         own = examples.sequences
         for array in (own.ids, own.types, own.bounds):
@@ -164,13 +165,13 @@ class States:
         found: dict[tuple[object, object], CachedStates] = {}
         for part in by_tokens(own.lengths, TOKENS):
             pack = Pack.of([(own, part)]).to(device)
-            walk = PackedForward(
-                self.network.route, self.network.cells, pack, [(task,)] * len(part), None
+            forward = PackedForward(
+                self.network.routing, self.network.cells, pack, [(task,)] * len(part), None
             )
-            for group in walk.run(self.first):
+            for group in forward.run(self.first):
                 rows, at = group.rows.cpu(), 0
                 for stream in group.streams:
-                    kind = stream.walkers, stream.origin
+                    kind = stream.task_uses, stream.origin
                     if kind not in found:
                         found[kind] = CachedStates(*kind, new(len(found), shape), bounds)
                     to = int(bounds[part[stream.sequence]])
@@ -191,9 +192,9 @@ class States:
                 rows = np.load(file, mmap_mode="c" if mapped else None)
                 if rows.shape != (bounds[-1], self.network.shape.width):
                     return None
-                walkers = tuple((walker, reader) for walker, reader in entry["walkers"])
+                task_uses = tuple((name, consumer) for name, consumer in entry["task_uses"])
                 origin = str(entry["origin"][0]), str(entry["origin"][1])
-                found.append(CachedStates(walkers, origin, torch.from_numpy(rows), bounds))
+                found.append(CachedStates(task_uses, origin, torch.from_numpy(rows), bounds))
             os.utime(index)  # the states used longest ago are the first to go
         except (OSError, EOFError, ValueError, KeyError):  # absent, empty or cut off
             return None
@@ -225,7 +226,7 @@ class States:
                 os.fsync(file.fileno())
             os.replace(aside, self.place / f"{key}-{number}.npy")
         aside = self._aside(f"{key}.json")
-        entries = [{"walkers": r.walkers, "origin": r.origin} for r in found]
+        entries = [{"task_uses": r.task_uses, "origin": r.origin} for r in found]
         aside.write_text(json.dumps(entries), encoding="utf-8")
         os.replace(aside, self.place / f"{key}.json")
 

@@ -148,9 +148,9 @@ class Stepper:
             tokens += batch.tokens
         return found, tokens
 
-    def _losses(self, batch: Batch, dice: DropoutGenerator | None) -> dict[str, Tensor]:
+    def _losses(self, batch: Batch, dropout: DropoutGenerator | None) -> dict[str, Tensor]:
         with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
-            outputs = self.network(batch.pack.to(self.device), batch.seats, dice)
+            outputs = self.network(batch.pack.to(self.device), batch.seats, dropout)
         return {
             name: loss(
                 self.network.tasks[name],
