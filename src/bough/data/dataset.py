@@ -9,7 +9,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from bough.data import rows
-from bough.data.batches import Examples
+from bough.data.examples import Examples
 from bough.data.rows import Rows
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task

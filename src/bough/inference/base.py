@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 import bough
-from bough.data.batches import Sequences, Text, text_of, tokenise
+from bough.data.tokens import Sequences, Text, text_of, tokenise
 from bough.errors import UserError, nearest, shorten
 from bough.files import write_atomically
 from bough.inference import config

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bough.data.batches import CachedStates, Pack
+from bough.data.examples import CachedStates
+from bough.data.packing import Pack
 from bough.model.adapters import AdapterModule, Beside, Segment
 from bough.model.attention import Layout, gather_rows
 from bough.model.dropout import DropoutGenerator
@@ -143,7 +144,7 @@ class PackedForward:
         self.row = pack.first
         self.groups = [Group(tuple(streams), pack.tokens)]
         if pack.first:
-            self.groups = [_group(start, reached) for start, reached in pack.reached]
+            self.groups = [_group(start, cached) for start, cached in pack.cached]
 
     def run(self, last: int | None = None) -> list[Group]:
         """Pass the rows up to `last`, by default all; the groups as they stand then."""
@@ -273,13 +274,13 @@ class PackedForward:
         return Group(_single(group.streams), rows)
 
 
-def _group(start: int, reached: CachedStates) -> Group:
+def _group(start: int, cached: CachedStates) -> Group:
     """Sequences, numbered from `start` on, that have come this far already."""
-    lengths = np.diff(reached.bounds).tolist()
+    lengths = np.diff(cached.bounds).tolist()
     streams = tuple(
-        Stream(start + i, n, reached.walkers, reached.origin) for i, n in enumerate(lengths)
+        Stream(start + i, n, cached.walkers, cached.origin) for i, n in enumerate(lengths)
     )
-    return Group(streams, reached.rows)
+    return Group(streams, cached.rows)
 
 
 def _single(streams: Sequence[Stream]) -> tuple[Stream, ...]:

