@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
-from bough.data.batches import Pack, tokenise
+from bough.data.packing import Pack
+from bough.data.tokens import tokenise
 from bough.errors import UserError
 from bough.model import pretrained as encoders
 from bough.model.attention import bucket

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
 from statsmodels.stats.proportion import proportion_confint
 
-from bough.data.batches import Examples, collate
+from bough.data.examples import Examples
+from bough.data.packing import by_tokens, collate
 from bough.data.rows import Rows
 from bough.model.losses import loss
 from bough.model.network import Network
@@ -182,7 +184,7 @@ def test_parts_do_not_matter(
 ) -> None:
     network, examples = judged
     whole = score(network.tasks, examples, predict(network, examples))
-    monkeypatch.setattr(evaluate, "TOKENS", tokens)
+    monkeypatch.setattr(evaluate, "by_tokens", partial(by_tokens, budget=tokens))
     found = predict(network, examples)
     for name, own in found.items():
         assert len(own.values) == 37
@@ -204,7 +206,7 @@ def test_the_loss_is_the_mean_over_rows(judged: tuple[Network, dict[str, Example
         for i in range(len(own)):
             batch = collate({name: own}, {name: np.array([i])})
             with torch.no_grad():
-                out = network(batch.pack, batch.seats)[name]
+                out = network(batch.pack, batch.index)[name]
             each.append(float(loss(task, out, batch.targets[name])))
         assert found[name].loss == pytest.approx(np.mean(each), rel=1e-4)
 

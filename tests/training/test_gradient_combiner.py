@@ -406,7 +406,7 @@ def test_memory_survives_a_reload():
         step(again, whole, batch(seed))
     second = net.combiner("gradvac")
     second.load_state_dict(first.state_dict())
-    second.surgeon.generator.set_state(first.surgeon.generator.get_state())
+    second.weighting.generator.set_state(first.weighting.generator.get_state())
     net.zero_grad()
     again.zero_grad()
     assert step(net, second, batch(7)) == step(again, whole, batch(7))

@@ -141,10 +141,8 @@ class Phase:
     @property
     def lr(self) -> float:
         """The next step's learning rate."""
-        told = self.training
-        return told.lr * learning_rate.factor(
-            self.progress.done, self.steps, told.warmup, told.schedule
-        )
+        peak, warmup, kind = self.training.lr, self.training.warmup, self.training.schedule
+        return peak * learning_rate.factor(self.progress.done, self.steps, warmup, kind)
 
     @property
     def epochs(self) -> float:

@@ -107,14 +107,14 @@ class Stepper:
         weights: dict[str, float] = {}
         for part in step:
             # Forward, then a backward for each batch.
-            found = self._forward(part, self.dropout)
-            weighted = self.weighting.scale(found)
+            plain = self._forward(part, self.dropout)
+            weighted = self.weighting.scale(plain)
             weights |= self.weighting.factors
             for batch in part.batches:
                 terms = [weighted[task] * part.shares[task] for task in batch.index]
                 torch.stack(terms).sum().backward()
                 self.combiner.take(*batch.index)
-            for task, value in found.items():
+            for task, value in plain.items():
                 losses[task] = losses.get(task, 0.0) + value.item() * part.shares[task]
         # Combine.
         compared = self.combiner.cosines(self.shared) if cosines else None

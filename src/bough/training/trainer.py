@@ -78,7 +78,7 @@ class Trainer:
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
         self.saved = time.monotonic()
         self.stop = False
-        self.said: set[str] = set()
+        self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:
         return self.data.examples(split, self.model.tokenizer, self.model.longest)
@@ -173,8 +173,8 @@ class Trainer:
         return examples
 
     def _say_once(self, text: str) -> None:
-        if text not in self.said:
-            self.said.add(text)
+        if text not in self.notes:
+            self.notes.add(text)
             self.display.say(text)
 
     def _step(self, phase: Phase) -> StepResult:

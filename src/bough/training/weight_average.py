@@ -43,9 +43,9 @@ class WeightAverage:
     @torch.no_grad()
     def _swap(self) -> None:
         for i, parameter in enumerate(self.parameters):
-            own: Tensor = parameter.detach().clone()
+            current: Tensor = parameter.detach().clone()
             parameter.copy_(self.means[i])
-            self.means[i] = own
+            self.means[i] = current
 
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self.steps, "means": self.means}
