@@ -13,7 +13,7 @@ from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
 from bough.training import setup
 
-FEW = {"steps": 4, "evaluate_rows": 8}
+FEW: dict[str, Any] = {"steps": 4, "evaluate_rows": 8}
 
 
 def logged(run: Run) -> list[dict[str, Any]]:

@@ -146,7 +146,7 @@ def network(
         generator = torch.Generator().manual_seed(seed + 1)
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter += torch.randn(parameter.shape, generator=generator) * stir
+                parameter.add_(torch.randn(parameter.shape, generator=generator) * stir)
     return model
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
-from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
 from bough.data.examples import Examples
 from bough.data.packing import by_tokens, collate
@@ -165,11 +165,14 @@ def judged() -> tuple[Network, dict[str, Examples]]:
 
     examples = {}
     for name, task in network.tasks.items():
-        texts = [(text(), text()) if task.paired else (text(),) for _ in range(37)]
+        texts: list[tuple[str, ...]] = [
+            (text(), text()) if task.paired else (text(),) for _ in range(37)
+        ]
+        low, high = task.range or (0, 1)
         labels: Any = (
             rng.integers(0, task.classes, 37).tolist()
             if task.kind == "classify"
-            else rng.uniform(*(task.range or (0, 1)), 37).tolist()
+            else rng.uniform(low, high, 37).tolist()
         )
         rows = Rows(texts, labels, [str(i) for i in range(37)], "memory", list(range(37)))
         examples[name] = Examples.of(task, rows, tiny.tokenizer(), 30)

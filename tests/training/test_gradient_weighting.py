@@ -1,5 +1,6 @@
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ THEIRS = {
     "fairgrad": lambda: jd.FairGrad(1.0),
     "fairgrad:2": lambda: jd.FairGrad(2.0),
 }
-SOLVED = {
+SOLVED: dict[str, tuple[Any, str, str]] = {
     "upgrad": (jd.UPGrad, "quadprog", "qpsolvers"),
     "dualproj": (jd.DualProj, "quadprog", "qpsolvers"),
     "cagrad": (lambda: jd.CAGrad(0.4), "cvxpy", "clarabel"),
@@ -178,7 +179,7 @@ def test_pcgrad_for_every_order(seed):
     rows = jacobian(seed, 3, 5)
     for orders in itertools.product(itertools.permutations(range(3)), repeat=3):
         given = iter(orders)
-        found = pcgrad((rows @ rows.T).numpy(), lambda n, given=given: list(next(given)))
+        found = pcgrad((rows @ rows.T).numpy(), lambda _: list(next(given)))  # noqa: B023
         expected = directly(rows, [list(o) for o in orders])
         torch.testing.assert_close(torch.from_numpy(found) @ rows, expected)
 

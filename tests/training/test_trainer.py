@@ -232,7 +232,7 @@ def test_the_kept_model_is_the_selected_one(select: str, tiny_folder: Path, tmp_
 
     def value(scores: dict[str, Any]) -> float:
         main = {name: own[own["metric"]] for name, own in scores["tasks"].items()}
-        return scores[select] if select in scores else main.get(select, sum(main.values()))
+        return float(scores.get(select, main.get(select, sum(main.values()))))
 
     values = [value(entry["dev"]) for entry in told]
     best = len(values) - 1 if select == "last" else int(np.argmax(values))
