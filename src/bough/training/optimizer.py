@@ -60,9 +60,9 @@ def build(
     )
 
 
-def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
     """Give every group this rate times its own factor."""
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = lr * group["scale"]
 
 
