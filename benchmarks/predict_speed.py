@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import peer
-from bough.data.batches import tokenise
+from bough.data.tokens import tokenise
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import load

@@ -10,7 +10,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor, nn
 
-from bough.data.batches import Pack
+from bough.data.examples import Examples
+from bough.data.packing import Pack
+from bough.data.rows import Rows
 from bough.model.attention import Layout
 from bough.model.dropout import DropoutGenerator
 from bough.model.network import Network, plan_of
@@ -155,3 +157,25 @@ def add_noise(module: nn.Module, scale: float, seed: int = 1) -> None:
 
 def dropout(seed: int = 0, rate: float = 0.3) -> DropoutGenerator:
     return DropoutGenerator(torch.Generator().manual_seed(seed), rate)
+
+
+def rows(texts: list[tuple[str, ...]], labels: list[int] | list[float] | None = None) -> Rows:
+    numbers = list(range(len(texts)))
+    return Rows(texts, labels, [str(n) for n in numbers], "memory", numbers)
+
+
+def examples() -> dict[str, Examples]:
+    """Three examples of a task on one text, of a twin and of a joint one, which has no labels."""
+    words = tokenizer()
+    sentences: list[tuple[str, ...]] = [("a tree",), ("who",), ("the leaf is green",)]
+    pairs: list[tuple[str, ...]] = [("a", "b"), ("the root", "is old"), ("what", "where does it")]
+    single, twin, joint = task(), task(twin=True, number=True), task(joint=True)
+    return {
+        "single": Examples.of(single, rows(sentences, [2, 0, 1]), words, 40),
+        "twin": Examples.of(twin, rows(pairs, [0.5, 4.75, 3.0]), words, 40),
+        "joint": Examples.of(joint, rows(pairs), words, 40),
+    }
+
+
+def unpacked(pack: Pack) -> list[list[list[int]]]:
+    return [part.T.tolist() for part in pack.tokens.split(pack.lengths)]

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bough.data.batches import Pack, tokenise
+from bough.data.packing import Pack
+from bough.data.tokens import tokenise
 from bough.errors import UserError
 from bough.export.transformers import READERS, write_checkpoint, write_transformers
 from bough.inference.model import Text

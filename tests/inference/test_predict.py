@@ -98,7 +98,7 @@ def test_a_task_asked_for_twice_answers_once(folder: str, tmp_path: Path) -> Non
 
 def test_a_row_with_two_texts_gets_both_answers(model: MultiTaskModel) -> None:
     row = {"mood": "the old tree", "same": ("one", "two"), "near": ("one", "two")}
-    (found,) = predict.answers(model, [("a", row)])  # type: ignore[list-item]
+    (found,) = predict.answers(model, [("a", row)])
     assert found[0] == "a"
     assert list(found[1]) == ["mood", "same", "near"]
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from bough.data.batches import Pack
+from bough.data.packing import Pack
 from bough.model import attention
 from bough.model.dropout import DropoutGenerator
 from bough.model.forward import PackedForward

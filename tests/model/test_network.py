@@ -9,7 +9,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from bough.data.batches import Examples, ExampleSampler, collate
+from bough.data.examples import Examples, ExampleSampler
+from bough.data.packing import collate
 from bough.data.rows import Rows
 from bough.errors import UserError
 from bough.model.attention import Layout
@@ -95,8 +96,8 @@ def test_separate_trains_like_single_tasks(tiny_encoder: Encoder) -> None:
         dealt = decks()
         optimiser = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
         for _ in range(50):
-            batch = collate(data, {name: dealt[name].deal(4) for name in names})
-            outputs = model(batch.pack, batch.seats)
+            batch = collate(data, {name: dealt[name].next(4) for name in names})
+            outputs = model(batch.pack, batch.index)
             optimiser.zero_grad()
             total = [loss(TASKS[n], outputs[n], batch.targets[n]) for n in names]
             torch.stack(total).sum().backward()
@@ -254,9 +255,9 @@ def test_holding_the_trunk_for_a_while(tiny_encoder: Encoder) -> None:
 
     usual = learning()
     assert usual == keys(cell for cell in model.plan.users() if model.plan.learns(cell))
-    model.hold(True)
+    model.freeze_trunk()
     assert learning() == {k for k in usual if not k.startswith(("layer", "pooler"))}
-    model.hold(False)
+    model.unfreeze()
     assert learning() == usual
 
 

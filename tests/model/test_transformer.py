@@ -9,7 +9,8 @@ import torch
 import transformers
 from torch import nn
 
-from bough.data.batches import Pack, tokenise
+from bough.data.packing import Pack
+from bough.data.tokens import tokenise
 from bough.model import pretrained
 from bough.model.attention import Layout
 from bough.model.pretrained import Encoder

@@ -17,7 +17,7 @@ import bough
 from bough.data.rows import Rows
 from bough.errors import UserError
 from bough.inference.load import load_torch
-from bough.inference.model import Text
+from bough.inference.model import Model, Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.runs import card
 from bough.runs import facts as model_facts
@@ -35,7 +35,7 @@ def run(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(recipe, tmp_path_factory.mktemp("runs") / "one")
 
 
-def alike(one: MultiTaskModel, two: MultiTaskModel) -> bool:
+def alike(one: Model, two: Model) -> bool:
     """Whether both answer the same, but for the last digits."""
     found = [{t: a.plain() for t, a in answers.items()} for answers in one.predict(TEXTS)]
     return all(serving.same(a, b) for a, b in zip(found, two.predict(TEXTS), strict=True))
@@ -180,8 +180,8 @@ def rows(texts: list[tuple[str, ...]], labels: list[int] | None) -> Rows:
 
 def test_examples_are_few_short_and_different() -> None:
     long = ("word " * 60,)
-    texts = [long, ("a b",), ("a b c",), ("d e f",), ("g h i",), ("j k l",)]
-    pairs = [("a b c", "x " * 80), ("a b c", "d e f")]
+    texts: list[tuple[str, ...]] = [long, ("a b",), ("a b c",), ("d e f",), ("g h i",), ("j k l",)]
+    pairs: list[tuple[str, ...]] = [("a b c", "x " * 80), ("a b c", "d e f")]
     found = model_facts.examples_of(
         {"one": rows(texts, [0, 0, 1, 1, 2, 3]), "two": rows(pairs, None), "three": rows([], [])}
     )

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from bough.errors import UserError
-from bough.runs import trackers
 from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import Run
 from bough.runs.trackers import TensorBoard, Tracked, WandB, log_values, score_values, tracked
@@ -68,7 +67,7 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tracked(silent, (), tmp_path) is silent
     with pytest.raises(UserError, match=r"--mirror 'wandbb': .*; did you mean 'wandb'\?"):
         tracked(silent, ["wandbb"], tmp_path)
-    monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs its package: pip install 'bough\[tensorboard\]'"):
         tracked(silent, ["tensorboard"], tmp_path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from bough.data.batches import Examples, collate
+from bough.data.examples import Examples
+from bough.data.packing import by_tokens, collate
 from bough.data.rows import Rows
 from bough.model.losses import loss
 from bough.model.network import Network
@@ -32,11 +34,14 @@ def judged() -> tuple[Network, dict[str, Examples]]:
 
     examples = {}
     for name, task in network.tasks.items():
-        texts = [(text(), text()) if task.paired else (text(),) for _ in range(37)]
+        texts: list[tuple[str, ...]] = [
+            (text(), text()) if task.paired else (text(),) for _ in range(37)
+        ]
+        low, high = task.range or (0, 1)
         labels: Any = (
             rng.integers(0, task.classes, 37).tolist()
             if task.kind == "classify"
-            else rng.uniform(*(task.range or (0, 1)), 37).tolist()
+            else rng.uniform(low, high, 37).tolist()
         )
         rows = Rows(texts, labels, [str(i) for i in range(37)], "memory", list(range(37)))
         examples[name] = Examples.of(task, rows, tiny.tokenizer(), 30)
@@ -51,7 +56,7 @@ def test_parts_do_not_matter(
 ) -> None:
     network, examples = judged
     whole = score(network.tasks, examples, predict(network, examples))
-    monkeypatch.setattr(evaluate, "TOKENS", tokens)
+    monkeypatch.setattr(evaluate, "by_tokens", partial(by_tokens, budget=tokens))
     found = predict(network, examples)
     for name, own in found.items():
         assert len(own.values) == 37
@@ -73,7 +78,7 @@ def test_the_loss_is_the_mean_over_rows(judged: tuple[Network, dict[str, Example
         for i in range(len(own)):
             batch = collate({name: own}, {name: np.array([i])})
             with torch.no_grad():
-                out = network(batch.pack, batch.seats)[name]
+                out = network(batch.pack, batch.index)[name]
             each.append(float(loss(task, out, batch.targets[name])))
         assert found[name].loss == pytest.approx(np.mean(each), rel=1e-4)
 

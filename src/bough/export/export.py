@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bough
-from bough.data.batches import Text, text_of
 from bough.data.dataset import Data
 from bough.data.rows import Rows
+from bough.data.tokens import Text, text_of
 from bough.errors import UserError
 from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch

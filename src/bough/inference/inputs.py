@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from bough.data import rows
-from bough.data.batches import Text, text_of
 from bough.data.tables import READERS, Wanted, parts
+from bough.data.tokens import Text, text_of
 from bough.errors import UserError
 from bough.inference.model import Model
 from bough.paths import place

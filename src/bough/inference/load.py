@@ -63,7 +63,7 @@ def load_torch(source: str | Path | Run, device: str = "cpu") -> MultiTaskModel:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise UserError(f"{weights}: does not fit the config.json beside it ({reason})") from None
-    network.hold(False)
+    network.unfreeze()
     network.to(place)
     return MultiTaskModel(network, tokenizer, longest, facts)
 

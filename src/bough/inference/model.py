@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bough.data.batches import Sequences, Text, tokenise
+from bough.data.tokens import Sequences, Text, tokenise
 from bough.errors import UserError, nearest, shorten
 from bough.model.losses import answers
 from bough.model.network import Network

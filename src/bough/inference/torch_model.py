@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from safetensors.torch import save
 from torch import Tensor
 
-from bough.data.batches import Pack, Sequences, by_tokens
+from bough.data.packing import Pack, by_tokens, packs
+from bough.data.tokens import Sequences
 from bough.errors import UserError
 from bough.files import write_atomically
 from bough.hub import asking_the_hub
@@ -21,8 +22,6 @@ from bough.inference.folder import WEIGHTS_FILE, save_metadata
 from bough.inference.model import Form, Model
 from bough.model.forward import PackedForward
 from bough.runs.facts import of_part
-
-TOKENS = 4096  # per pass when answering: large enough for the processor, small enough for caches
 
 
 @dataclass(repr=False)
@@ -45,58 +44,64 @@ class MultiTaskModel(Model):
         self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
     ) -> dict[str, tuple[list[int], Tensor]]:
         """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
-        out: dict[str, tuple[list[int], list[Tensor]]] = {}
-        for numbers, seats, pack in self._packs(whole, apart, asked):
-            for task, outputs in self.network(pack, seats).items():
-                found = out.setdefault(task, ([], []))
-                found[0].extend(numbers[task])
-                found[1].append(outputs.float().cpu())
-        return {task: (numbers, torch.cat(parts)) for task, (numbers, parts) in out.items()}
+        answered: dict[str, list[int]] = {}
+        outputs: dict[str, list[Tensor]] = {}
+        for numbers, index, pack in self._packs(whole, apart, asked):
+            for task, rows in self.network(pack.to(self.device), index).items():
+                answered.setdefault(task, []).extend(numbers[task])
+                outputs.setdefault(task, []).append(rows.float().cpu())
+        return {task: (numbers, torch.cat(outputs[task])) for task, numbers in answered.items()}
 
     def _packs(
         self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
     ) -> Iterator[tuple[dict[str, list[int]], dict[str, Tensor], Pack]]:
-        """Parts of similar length: whose texts they hold, where, and their sequences."""
+        """Texts of similar length: each task's texts, where their sequences are, and these."""
+        forms = (whole, apart)
         lengths = np.zeros(len(asked), np.int64)
-        for form in (whole, apart):
+        for form in forms:
             sizes = form.sequences.lengths
-            for number, place in form.places.items():
-                lengths[number] += sizes[list(place)].sum()
-        for part in by_tokens(lengths, TOKENS):
-            numbers: dict[str, list[int]] = {}
-            seats: dict[str, list[list[int]]] = {}
-            chosen: list[list[int]] = [[], []]
-            shift = sum(len(whole.places[n]) for n in part.tolist() if n in whole.places)
-            for number in part.tolist():
-                base = len(chosen[0]), shift + len(chosen[1])
-                chosen[0] += whole.places.get(number, ())
-                chosen[1] += apart.places.get(number, ())
-                for task in asked[number]:
-                    at = base[1] if self.tasks[task].twin else base[0]
-                    numbers.setdefault(task, []).append(number)
-                    seats.setdefault(task, []).append(
-                        [at, at + 1] if self.tasks[task].twin else [at]
-                    )
-            parts = [
-                (form.sequences, np.array(own, np.int64))
-                for form, own in zip((whole, apart), chosen, strict=True)
-                if own
+            for number, sequences in form.places.items():
+                lengths[number] += sizes[list(sequences)].sum()
+        for part in by_tokens(lengths):
+            chosen = [[s for n in part.tolist() for s in form.places.get(n, ())] for form in forms]
+            # A sequence's number in the pack: what several tasks read is there once.
+            place = [
+                {s: start + i for i, s in enumerate(sequences)}
+                for start, sequences in zip((0, len(chosen[0])), chosen, strict=True)
             ]
-            pack = Pack.of(parts).to(self.device)
-            yield numbers, {t: torch.tensor(s) for t, s in seats.items()}, pack
+            numbers: dict[str, list[int]] = {}
+            index: dict[str, list[list[int]]] = {}
+            for number in part.tolist():
+                for task in asked[number]:
+                    twin = self.tasks[task].twin
+                    numbers.setdefault(task, []).append(number)
+                    index.setdefault(task, []).append(
+                        [place[twin][s] for s in forms[twin].places[number]]
+                    )
+            pack = Pack.of(
+                [
+                    (form.sequences, np.array(sequences, np.int64))
+                    for form, sequences in zip(forms, chosen, strict=True)
+                    if sequences
+                ]
+            )
+            yield numbers, {task: torch.tensor(own) for task, own in index.items()}, pack
 
     @torch.inference_mode()
     def vectors(self, sequences: Sequences, task: str) -> NDArray[np.float32]:
         """Each sequence as this task's head reads it."""
         out = np.empty((len(sequences), self.network.shape.width), np.float32)
-        for part in by_tokens(sequences.lengths, TOKENS):
-            pack = Pack.of([(sequences, part)]).to(self.device)
+        for numbers, pack in packs(sequences):
             forward = PackedForward(
-                self.network.routing, self.network.cells, pack, [(task,)] * len(part), None
+                self.network.routing,
+                self.network.cells,
+                pack.to(self.device),
+                [(task,)] * len(numbers),
+                None,
             )
             forward.run()
             vectors, index = forward.vectors()[task, task]
-            out[part] = vectors[index.to(vectors.device)].float().cpu().numpy()
+            out[numbers] = vectors[index.to(vectors.device)].float().cpu().numpy()
         return out
 
     # Keeping.

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bough.data.batches import CachedStates, Pack
+from bough.data.examples import CachedStates
+from bough.data.packing import Pack
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Layout, gather_rows
 from bough.model.dropout import DropoutGenerator
@@ -65,7 +66,7 @@ class PackedForward:
         self.paths = routing.in_training if learning else routing.in_evaluation
         self.first = pack.first
         if pack.first:
-            self.groups = [_group(start, states) for start, states in pack.reached]
+            self.groups = [_group(start, states) for start, states in pack.cached]
         else:
             task_uses = {tasks: routing.task_uses(*tasks) for tasks in set(asked)}
             streams = (

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bough.data.batches import Pack
+from bough.data.packing import Pack
 from bough.model import adapters
 from bough.model.dropout import DropoutGenerator
 from bough.model.forward import PackedForward
@@ -47,7 +47,7 @@ class Network(nn.Module):
             self.imports[name] = import_sizes(name, sources, tasks, shape.width, self.imports)
         with torch.device("meta"):
             self.cells = nn.ModuleDict({c.key: self._cell(c) for c in plan.users()})
-        self.hold(False)
+        self.unfreeze()
 
     def _cell(self, cell: Cell) -> nn.Module:
         kind = cell.place.split()[0]
@@ -77,7 +77,7 @@ class Network(nn.Module):
                 model.cells[cell.key].load_state_dict(copies, assign=True)
             else:
                 fresh(model.cells[cell.key], cell, seed)
-        model.hold(False)
+        model.unfreeze()
         return model
 
     # The pass.
@@ -157,9 +157,15 @@ class Network(nn.Module):
 
     # Who learns what.
 
-    def hold(self, trunk: bool) -> None:
-        """Hold the whole trunk fixed for a while, or let learn what the plan lets learn."""
-        plan = replace(self.plan, frozen=self.plan.layers) if trunk else self.plan
+    def freeze_trunk(self) -> None:
+        """Hold the whole trunk fixed for a while."""
+        self._let_learn(replace(self.plan, frozen=self.plan.layers))
+
+    def unfreeze(self) -> None:
+        """Let learn what the plan lets learn."""
+        self._let_learn(self.plan)
+
+    def _let_learn(self, plan: Plan) -> None:
         # A pooler that the encoder came without has nothing pretrained to hold on to.
         born = set() if self.shape.pooler else {"pooler"}
         learning = {c for c in plan.users() if plan.learns(c) or c.place in born}

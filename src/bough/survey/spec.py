@@ -164,7 +164,7 @@ class Survey(BaseModel):
             raise UserError(f"{SEED} cannot vary by itself; name the seeds in `seeds`")
         return self.model_copy(
             update={
-                "recipe": mapped(base, lambda text, _: text),
+                "recipe": mapped(base.anchored(), lambda text, _: text),
                 "fixed": {},
                 "vary": {},
                 "cells": cells,

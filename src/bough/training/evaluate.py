@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 
-from bough.data.batches import Examples, by_tokens, collate
+from bough.data.examples import Examples
+from bough.data.packing import by_tokens, collate
+from bough.data.tokens import Ints
 from bough.model.losses import answers, loss
 from bough.model.network import Network
 from bough.recipe.tasks import Task
 from bough.scoring.metrics import Predictions, aggregates, judged
 
-TOKENS = 4096  # per pass
-Pass = tuple[str, NDArray[Any]]  # a task and the numbers of its examples
+Pass = tuple[str, Ints]  # a task and the numbers of its examples
 
 
 @torch.inference_mode()
@@ -27,24 +27,25 @@ def predict(
     """Every task's answers for its own examples; the passes go through `watched`."""
     device = next(network.parameters()).device
     outputs = {
-        name: torch.empty(len(own), network.tasks[name].outputs) for name, own in examples.items()
+        name: torch.empty(len(source), network.tasks[name].outputs)
+        for name, source in examples.items()
     }
     passes = [
-        (name, part) for name, own in examples.items() for part in by_tokens(own.lengths, TOKENS)
+        (name, part) for name, source in examples.items() for part in by_tokens(source.lengths)
     ]
     for name, part in watched(passes):
-        batch = collate({name: examples[name]}, {name: part})
-        got = network(batch.pack.to(device), batch.seats)[name]
-        outputs[name][torch.from_numpy(part)] = got.float().cpu()
-    out = {}
-    for name, own in examples.items():
-        task = network.tasks[name]
-        values, probabilities = answers(task, outputs[name])
-        cost = None if own.targets is None else float(loss(task, outputs[name], own.targets))
-        out[name] = Predictions(
-            values.numpy(), None if probabilities is None else probabilities.numpy(), cost
+        batch = collate(examples, {name: part})
+        rows = network(batch.pack.to(device), batch.index)[name]
+        outputs[name][torch.from_numpy(part)] = rows.float().cpu()
+    predictions = {}
+    for name, source in examples.items():
+        task, rows = network.tasks[name], outputs[name]
+        values, probabilities = answers(task, rows)
+        mean_loss = None if source.targets is None else float(loss(task, rows, source.targets))
+        predictions[name] = Predictions(
+            values.numpy(), None if probabilities is None else probabilities.numpy(), mean_loss
         )
-    return out
+    return predictions
 
 
 def score(
@@ -55,10 +56,11 @@ def score(
 ) -> dict[str, Any]:
     """The scores of one split: per task, and both aggregates."""
     per_task: dict[str, dict[str, Any]] = {}
-    for name, own in examples.items():
-        if own.targets is None:
+    for name, source in examples.items():
+        if source.targets is None:
             continue
-        truth, found = own.targets.numpy(), predictions[name]
-        per_task[name] = judged(tasks[name], found.values, truth, intervals)
-        per_task[name]["loss"] = found.loss
+        predicted = predictions[name]
+        truth = source.targets.numpy()
+        per_task[name] = judged(tasks[name], predicted.values, truth, intervals)
+        per_task[name]["loss"] = predicted.loss
     return {"tasks": per_task, **aggregates(tasks, per_task)}

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from bough.data.dataset import Data
 from bough.inference.torch_model import MultiTaskModel
-from bough.model import pretrained as encoders
+from bough.model import pretrained
 from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
 
 
 def build(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
     """The untrained model of a recipe, and what there is to say about its encoder."""
-    encoder = encoders.load(recipe.encoder)
+    encoder = pretrained.load(recipe.encoder)
     plan = plan_of(recipe.plan, data.tasks, encoder.shape)
     network = Network.pretrained(plan, data.tasks, encoder, recipe.training.seed)
     longest = min(recipe.max_length, encoder.shape.longest)

@@ -81,7 +81,7 @@ def closely(a: Any, b: Any) -> bool:
 @pytest.fixture(scope="module")
 def graph(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("out") / "onnx"
-    words = [sys.executable, "-m", "bough", "export", run, "--onnx", folder]
+    words = [sys.executable, "-m", "bough", "export", str(run), "--onnx", str(folder)]
     told = subprocess.run(words, capture_output=True, text=True, env=QUIET, check=True)
     assert told.stdout == f"{folder}: serve it with: bough serve {folder}\n"
     return folder
