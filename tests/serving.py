@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -10,18 +11,27 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 
 from bough.inference.base import Answer, Text
 from bough.inference.torch_model import MultiTaskModel
-from bough.serve.app import Settings, build
+from bough.serve.app import build
 from bough.serve.main import configure
+from bough.serve.microbatch import Answers, Query
+from bough.serve.settings import Settings
 from tests import tiny
+
+JSON = {"content-type": "application/json"}
+KEY = {"x-api-key": "secret"}
+ONE = {"texts": ["the old tree"]}
 
 TASKS = {
     "mood": {},
@@ -38,6 +48,19 @@ def model(plan: str = "split@1", **facts: object) -> MultiTaskModel:
     return MultiTaskModel(network, source.tokenizer, 40, dict(facts))
 
 
+class Slow(MultiTaskModel):
+    """A model that takes its time."""
+
+    def answer(self, asked: Iterable[Query | None]) -> Iterator[Answers]:
+        time.sleep(0.2)
+        return super().answer(asked)
+
+
+def slow(kind: type[MultiTaskModel] = Slow) -> MultiTaskModel:
+    made = model()
+    return kind(made.network, made.tokenizer, made.longest)
+
+
 def some_texts(count: int, seed: int = 0) -> list[Text]:
     """Texts and pairs of very different lengths."""
     rng = random.Random(seed)
@@ -48,10 +71,9 @@ def some_texts(count: int, seed: int = 0) -> list[Text]:
     return [words() if rng.random() < 0.5 else (words(), words()) for _ in range(count)]
 
 
-def same(found: dict[str, dict[str, object]], truth: dict[str, Answer]) -> bool:
+def same(answers: dict[str, dict[str, object]], truth: dict[str, Answer]) -> bool:
     """Whether an answer over the wire is the model's own, but for the last digits."""
-    told = {task: answer.plain() for task, answer in truth.items()}
-    return found.keys() == told.keys() and all(_close(found[t], told[t]) for t in told)
+    return _close(answers, {task: answer.plain() for task, answer in truth.items()})
 
 
 def _close(a: object, b: object) -> bool:
@@ -115,35 +137,81 @@ def beside(made: MultiTaskModel, settings: Settings) -> Iterator[str]:
             thread.join()
 
 
+def run(
+    work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]],
+    made: MultiTaskModel | None = None,
+    **settings: Any,
+) -> None:
+    """Do `work` with a client of an app in this process."""
+
+    async def whole() -> None:
+        app = build(made or model(), Settings(**settings))
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                await work(client)
+
+    asyncio.run(whole())
+
+
+def connect(url: str, *parts: bytes) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    raw = socket.create_connection((host, int(port)), timeout=10)
+    for part in parts:
+        raw.sendall(part)
+    return raw
+
+
+def post(body: bytes, length: int | None = None) -> bytes:
+    """A request on the wire; with a greater length it is an unfinished one."""
+    head = "POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {length or len(body)}\r\n\r\n".encode() + body
+
+
+def reply(raw: socket.socket) -> Reply:
+    response = http.client.HTTPResponse(raw)
+    response.begin()
+    return Reply(response.status, json.loads(response.read()), dict(response.headers))
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """What /metrics says: (name, values of its labels in the order of their names) -> value."""
+    return {
+        (sample.name, *(sample.labels[label] for label in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
 class Client:
     """One connection, as thin as can be: many of them must fit beside a server."""
 
     def __init__(self, url: str, **headers: str):
         host, port = url.removeprefix("http://").split(":")
         self.connection = http.client.HTTPConnection(host, int(port), timeout=60)
-        self.headers = {"content-type": "application/json"} | headers
+        self.headers = JSON | headers
 
-    def ask(self, texts: Sequence[Text], **more: object) -> Told:
+    def ask(self, texts: Sequence[Text], **more: object) -> Reply:
         """All errors of the connection are OSErrors, or HTTPExceptions of the library."""
         return self.post({"texts": [list(t) if isinstance(t, tuple) else t for t in texts], **more})
 
-    def post(self, body: object) -> Told:
+    def post(self, body: object) -> Reply:
         self.connection.request("POST", "/predict", json.dumps(body), self.headers)
-        return self._told()
+        return self._reply()
 
-    def get(self, path: str) -> Told:
+    def get(self, path: str) -> Reply:
         self.connection.request("GET", path, headers=self.headers)
-        return self._told()
+        return self._reply()
 
-    def _told(self) -> Told:
+    def _reply(self) -> Reply:
         response = self.connection.getresponse()
-        return Told(response.status, json.loads(response.read()), dict(response.headers))
+        return Reply(response.status, json.loads(response.read()), dict(response.headers))
 
     def close(self) -> None:
         self.connection.close()
 
 
-class Told(NamedTuple):
+class Reply(NamedTuple):
     status: int
     json: Any
     headers: dict[str, str]

@@ -23,7 +23,7 @@ from bough.inference import torch_model as room
 from bough.inference.base import Answer
 from bough.inference.torch_model import MultiTaskModel, load
 from bough.runs.run_dir import Run
-from bough.serve import schemas
+from bough.serve import task_info
 from bough.training.api import train
 from tests import folders
 
@@ -427,7 +427,7 @@ def test_no_single_change_of_a_config_ends_in_a_traceback(run: Run, tmp_path: Pa
                 model = load(whole)
                 model.predict(SHORT)
                 model.save_words(tmp_path)
-                schemas.describe(model, "x")
+                task_info.describe(model, "x")
         holder[key] = kept
 
 

@@ -101,13 +101,12 @@ def serve(
 ) -> None:
     """Answer over HTTP, with a page to try the model."""
     try:
-        from bough.serve.app import Settings
         from bough.serve.main import serve as start
     except ModuleNotFoundError as error:
         missing = f"serving needs {error.name}"
         raise UserError(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
     from bough.inference.torch_model import device_of
-    from bough.serve.requests import Limits
+    from bough.serve.settings import Limits, Settings
     from bough.system import cores
 
     device = str(device_of(device))
