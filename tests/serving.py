@@ -84,6 +84,65 @@ def _close(a: object, b: object) -> bool:
     return a == b
 
 
+def wild_bodies(count: int, seed: int = 0) -> Iterator[bytes]:
+    """Bodies that nobody should send: huge, nested, of wrong types, broken, or just strange."""
+    rng = random.Random(seed)
+    words = [
+        "",
+        " ",
+        "tree",
+        "\x00\x01\x1b",
+        "\u202e\ufeff",
+        "𝕏" * 9,
+        "\ud800",
+        "a" * 5000,
+        "é" * 30,
+    ]
+    numbers = [0, -1, 1e308, 10**400, 2**63, 0.1, True, False, None]
+
+    def thing(depth: int) -> Any:
+        kind = rng.randrange(6 if depth else 2)
+        if kind == 0:
+            return rng.choice(words)
+        if kind == 1:
+            return rng.choice(numbers)
+        if kind == 2:
+            return [rng.choice(words), rng.choice(words)]
+        if kind == 3:
+            return {rng.choice(words): thing(depth - 1) for _ in range(rng.randrange(3))}
+        return [thing(depth - 1) for _ in range(rng.randrange(4))]
+
+    def whole() -> bytes:
+        body = {"texts": thing(3)}
+        if rng.random() < 0.3:
+            body["tasks"] = thing(2) if rng.random() < 0.7 else ["mood", "near"]
+        return json.dumps(body, ensure_ascii=rng.random() < 0.5).encode(errors="surrogatepass")
+
+    def broken() -> bytes:
+        body = bytearray(whole())
+        for _ in range(rng.randrange(1, 6)):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        return bytes(body[: rng.randrange(1, len(body) + 1)])
+
+    strange = [
+        lambda: b'{"texts": ["' + b"a" * 2**20 + b'"]}',
+        lambda: b'{"texts": ["' + b"a" * (5 * 2**20) + b'"]}',
+        lambda: b'{"texts": ' + b"[" * 50_000,
+        lambda: b'{"a":' * 20_000,
+        lambda: b'{"texts": [' + b'"a",' * 400 + b'"a"]}',
+        lambda: b"9" * 100_000,
+        lambda: rng.randbytes(rng.randrange(2000)),
+        lambda: b'{"texts": ["\\u0000\\u0007 tree \\ud83d\\ude00"]}',
+        lambda: b'{"texts": ["tree"], "texts": ["old"]}',
+        lambda: b"",
+    ]
+    for number in range(count):
+        if number % 10 == 0:
+            yield strange[number // 10 % len(strange)]()
+        else:
+            yield whole() if number % 2 else broken()
+
+
 class Server:
     """`bough serve` as its users start it."""
 

@@ -10,14 +10,16 @@ from tests.serving import ONE, run
 def test_a_key_is_asked_for() -> None:
     async def work(client: httpx.AsyncClient) -> None:
         for path in ("/tasks", "/metrics", "/plan.svg", "/openapi.json", "/nothing"):
-            found = await client.get(path)
-            assert found.status_code == 401, path
-            assert found.headers["www-authenticate"] == "Bearer"
+            response = await client.get(path)
+            assert response.status_code == 401, path
+            assert response.headers["www-authenticate"] == "Bearer"
         for wrong in ("", "Bearer", "Bearer wrong", "Basic secret", "Bearer sécret"):
             headers = {b"authorization": wrong.encode()}
             assert (await client.post("/predict", json=ONE, headers=headers)).status_code == 401
-        found = await client.post("/predict", content=b"no JSON")  # the key comes before the body
-        assert found.status_code == 401
+        response = await client.post(
+            "/predict", content=b"no JSON"
+        )  # the key comes before the body
+        assert response.status_code == 401
         for right in ({"authorization": "bearer secret"}, {"x-api-key": "secret"}):
             assert (await client.post("/predict", json=ONE, headers=right)).status_code == 200
         for path in ("/", "/docs", "/page/page.js", "/health", "/ready"):

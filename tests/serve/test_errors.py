@@ -39,11 +39,11 @@ from tests.serving import JSON, ONE, run
 )  # fmt: skip
 def test_refusals_say_what_is_wrong(body: bytes, status: int, sentence: str) -> None:
     async def work(client: httpx.AsyncClient) -> None:
-        found = await client.post("/predict", content=body, headers=JSON)
-        assert found.status_code == status
-        assert list(found.json()) == ["error"]
-        assert found.json()["error"].startswith(sentence)
-        assert len(found.json()["error"]) < 250
+        response = await client.post("/predict", content=body, headers=JSON)
+        assert response.status_code == status
+        assert list(response.json()) == ["error"]
+        assert response.json()["error"].startswith(sentence)
+        assert len(response.json()["error"]) < 250
         assert (await client.post("/predict", json=ONE)).status_code == 200
 
     run(work, limits=Limits(body=200_000, texts=3, characters=20))

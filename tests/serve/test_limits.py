@@ -49,8 +49,8 @@ def test_a_body_that_comes_in_parts_is_bounded() -> None:
             yield b"a" * 2**20
 
     async def work(client: httpx.AsyncClient) -> None:
-        found = await client.post("/predict", content=parts(), headers=JSON)
-        assert found.status_code == 413
+        response = await client.post("/predict", content=parts(), headers=JSON)
+        assert response.status_code == 413
 
     run(work)
     assert sent <= 32 * 2**20
@@ -62,9 +62,9 @@ def test_a_body_and_its_answer_have_one_limit_of_time() -> None:
         yield json.dumps(ONE).encode()
 
     async def work(client: httpx.AsyncClient) -> None:
-        found = await client.post("/predict", content=late(), headers=JSON)
-        assert found.status_code == 503
-        assert found.json() == {"error": "no answer within 0.4 s; try again later"}
+        response = await client.post("/predict", content=late(), headers=JSON)
+        assert response.status_code == 503
+        assert response.json() == {"error": "no answer within 0.4 s; try again later"}
 
     run(work, slow(), limits=Limits(timeout=0.4))
 
@@ -75,8 +75,8 @@ def test_late_bodies_are_given_up() -> None:
         await asyncio.sleep(5)
 
     async def work(client: httpx.AsyncClient) -> None:
-        found = await client.post("/predict", content=never(), headers=JSON)
-        assert found.status_code == 408
+        response = await client.post("/predict", content=never(), headers=JSON)
+        assert response.status_code == 408
 
     run(work, limits=Limits(timeout=0.05))
 
@@ -130,9 +130,9 @@ def test_connections_in_use_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
         with connect(url, post(b"{", 99)):
             time.sleep(0.1)
             with connect(url) as third:
-                found = reply(third)
-            assert (found.status, found.headers["retry-after"]) == (503, "1")
-            assert found.json == {"error": "every connection is in use; try again later"}
+                response = reply(third)
+            assert (response.status, response.headers["retry-after"]) == (503, "1")
+            assert response.json == {"error": "every connection is in use; try again later"}
         one.sendall(b" " * 97 + b"}")
         assert reply(one).json["error"].startswith("texts is missing")
 
@@ -188,9 +188,11 @@ def test_bodies_under_way_have_a_limit_together() -> None:
                 stack.enter_context(connect(url, unfinished))
             time.sleep(0.5)
             with connect(url, unfinished) as raw:
-                found = reply(raw)
-            assert (found.status, found.headers["retry-after"]) == (503, "1")
-            assert found.json == {"error": "too many large bodies are under way; try again later"}
+                response = reply(raw)
+            assert (response.status, response.headers["retry-after"]) == (503, "1")
+            assert response.json == {
+                "error": "too many large bodies are under way; try again later"
+            }
             assert client.post(ONE).status == 200  # a short one is read
         time.sleep(0.1)
         with connect(url, post(json.dumps(ONE).encode().ljust(size))) as raw:
@@ -225,9 +227,9 @@ def test_who_leaves_is_not_computed() -> None:
 def test_requests_may_follow_each_other_at_once(server: Server) -> None:
     one = post(json.dumps(ONE).encode())
     with connect(server.url, one * 3, one[:-5]) as raw:
-        found = b""
+        received = b""
         for answers in (3, 4):
-            while found.count(b'"answers"') < answers:
-                found += raw.recv(9999)
+            while received.count(b'"answers"') < answers:
+                received += raw.recv(9999)
             raw.sendall(one[-5:])
-    assert found.count(b"HTTP/1.1 200 OK") == 4
+    assert received.count(b"HTTP/1.1 200 OK") == 4

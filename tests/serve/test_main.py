@@ -48,14 +48,14 @@ def overload(server: Server, texts: Sequence[Text], truth: Sequence[Answers]) ->
     def work(_: int) -> None:
         with closing(Client(server.url, **KEY)) as client:
             for _ in range(5):
-                found = client.ask(texts)
-                statuses.append(found.status)
-                if found.status == 200:
-                    assert all(map(same, found.json["answers"], truth))
+                response = client.ask(texts)
+                statuses.append(response.status)
+                if response.status == 200:
+                    assert all(map(same, response.json["answers"], truth))
                 else:
-                    assert int(found.headers["retry-after"]) >= 1
+                    assert int(response.headers["retry-after"]) >= 1
                     sentence = "the queue has no room for 16 more; try again later"
-                    assert found.json == {"error": sentence}
+                    assert response.json == {"error": sentence}
 
     in_threads(16, work)
     assert set(statuses) == {200, 503}
@@ -71,13 +71,13 @@ def end(server: Server, texts: Sequence[Text], truth: Sequence[Answers]) -> None
             while True:
                 began = time.monotonic()
                 try:
-                    found = client.ask(texts)
+                    response = client.ask(texts)
                 except (OSError, HTTPException) as error:
                     lost.append((began, repr(error)))
                     return
-                assert found.status in (200, 503), found.json
-                if found.status == 200:
-                    assert all(map(same, found.json["answers"], truth))
+                assert response.status in (200, 503), response.json
+                if response.status == 200:
+                    assert all(map(same, response.json["answers"], truth))
                     answered[number] += 1
                     after[number] += moment > began
 
@@ -135,13 +135,13 @@ def test_mistakes_at_the_start(folder: Path, tmp_path: Path) -> None:
         serve(folder, Settings(), "127.0.0.1", 0, "cuda", "onnx")
     with pytest.raises(UserError, match=r"there is no .*\.onnx; write a folder with: bough export"):
         serve(folder, Settings(), "127.0.0.1", 0, "cpu", "onnx")
-    found = CliRunner().invoke(cli, ["serve", str(folder), "--queue", "10"])
-    assert isinstance(found.exception, UserError)
-    assert "a queue of 10 texts cannot hold one request of 256" in str(found.exception)
+    result = CliRunner().invoke(cli, ["serve", str(folder), "--queue", "10"])
+    assert isinstance(result.exception, UserError)
+    assert "a queue of 10 texts cannot hold one request of 256" in str(result.exception)
     for value in ("0", "inf", "nan"):
-        found = CliRunner().invoke(cli, ["serve", str(folder), "--timeout", value])
-        assert isinstance(found.exception, UserError), value
-        assert str(found.exception).startswith(f"the limit of timeout is {float(value)}; expected")
+        result = CliRunner().invoke(cli, ["serve", str(folder), "--timeout", value])
+        assert isinstance(result.exception, UserError), value
+        assert str(result.exception).startswith(f"the limit of timeout is {float(value)}; expected")
 
 
 def test_two_servers_on_one_port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,10 +163,10 @@ def test_two_servers_on_one_port(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def started(monkeypatch: pytest.MonkeyPatch, *options: str, **environment: str) -> tuple[Any, ...]:
     """What `bough serve` would start the server with."""
     given: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("bough.serve.main.serve", lambda *found: given.append(found))
-    found = CliRunner().invoke(cli, ["serve", "model", *options], env=environment)
-    if found.exception:
-        raise found.exception
+    monkeypatch.setattr("bough.serve.main.serve", lambda *arguments: given.append(arguments))
+    result = CliRunner().invoke(cli, ["serve", "model", *options], env=environment)
+    if result.exception:
+        raise result.exception
     return given[0]
 
 

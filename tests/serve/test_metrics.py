@@ -14,9 +14,9 @@ def test_counts() -> None:
         for path in ("/one", "/two", "/three"):
             await client.get(path)
         await client.request("INVENTED", "/health")
-        found = await client.get("/metrics")
-        assert found.headers["content-type"].startswith("text/plain")
-        counts = samples(found.text)
+        response = await client.get("/metrics")
+        assert response.headers["content-type"].startswith("text/plain")
+        counts = samples(response.text)
         assert counts["bough_requests_total", "POST", "/predict", "200"] == 1
         assert counts["bough_requests_total", "POST", "/predict", "400"] == 1
         assert counts["bough_requests_total", "GET", "none", "404"] == 3

@@ -16,7 +16,6 @@ from bough.serve.microbatch import (
     Job,
     Microbatcher,
     Query,
-    QueueClosed,
     QueueFull,
     estimated_tokens,
 )
@@ -60,7 +59,7 @@ def ask(batcher: Microbatcher, *texts: str) -> Job:
 
 
 def labels(request: Job) -> list[str | None]:
-    return [found["t"].label for found in request.future.result(WAIT)]
+    return [answers["t"].label for answers in request.future.result(WAIT)]
 
 
 def held(echo: Echo, batcher: Microbatcher) -> Job:
@@ -204,7 +203,7 @@ def test_closing_answers_what_was_taken() -> None:
     closing.start()
     while batcher.ready:
         time.sleep(0.001)
-    with pytest.raises(QueueClosed):
+    with pytest.raises(QueueFull):
         ask(batcher, "too late")
     echo.going.set()
     closing.join(WAIT)

@@ -20,9 +20,9 @@ class Broken(MultiTaskModel):
 
 def test_a_fault_is_a_500_with_a_sentence_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def work(client: httpx.AsyncClient) -> None:
-        found = await client.post("/predict", json=ONE)
-        assert found.status_code == 500
-        assert found.json() == {"error": "the server failed; its log says more"}
+        response = await client.post("/predict", json=ONE)
+        assert response.status_code == 500
+        assert response.json() == {"error": "the server failed; its log says more"}
 
     run(work, slow(Broken))
     assert "a fault of ours" in caplog.text
@@ -32,20 +32,24 @@ def test_other_sites_may_ask_only_when_named() -> None:
     asking = {"origin": "https://one.example", "access-control-request-method": "POST"}
 
     async def closed(client: httpx.AsyncClient) -> None:
-        found = await client.options("/predict", headers=asking)
-        assert found.status_code == 405
-        found = await client.post("/predict", json=ONE, headers=asking)
-        assert not [name for name in found.headers if name.startswith("access-control")]
+        response = await client.options("/predict", headers=asking)
+        assert response.status_code == 405
+        response = await client.post("/predict", json=ONE, headers=asking)
+        assert not [name for name in response.headers if name.startswith("access-control")]
 
     async def named(client: httpx.AsyncClient) -> None:
-        found = await client.options("/predict", headers=asking)
-        assert found.headers["access-control-allow-origin"] == "https://one.example"
-        assert found.headers["x-content-type-options"] == "nosniff"
-        found = await client.options("/predict", headers=asking | {"origin": "https://two.example"})
-        assert found.status_code == 400
-        found = await client.post("/predict", json=ONE, headers=asking)
-        assert found.status_code == 401
-        assert found.headers["access-control-allow-origin"] == "https://one.example"  # can be read
+        response = await client.options("/predict", headers=asking)
+        assert response.headers["access-control-allow-origin"] == "https://one.example"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        response = await client.options(
+            "/predict", headers=asking | {"origin": "https://two.example"}
+        )
+        assert response.status_code == 400
+        response = await client.post("/predict", json=ONE, headers=asking)
+        assert response.status_code == 401
+        assert (
+            response.headers["access-control-allow-origin"] == "https://one.example"
+        )  # can be read
         counts = samples((await client.get("/metrics", headers=KEY)).text)
         assert counts["bough_requests_total", "OPTIONS", "/predict", "200"] == 1
         assert counts["bough_requests_total", "OPTIONS", "/predict", "400"] == 1
@@ -59,10 +63,10 @@ def test_head_is_answered_where_get_is(server: Server) -> None:
     with closing(Client(server.url)) as client:
         for path in ("/health", "/ready", "/", "/page/page.js", "/tasks", "/openapi.json"):
             client.connection.request("HEAD", path)
-            found = client.connection.getresponse()
-            assert (found.status, found.read()) == (200, b""), path
-            assert int(found.headers["content-length"]) > 0
+            response = client.connection.getresponse()
+            assert (response.status, response.read()) == (200, b""), path
+            assert int(response.headers["content-length"]) > 0
         client.connection.request("HEAD", "/predict")
-        found = client.connection.getresponse()
-        assert (found.status, found.headers["allow"], found.read()) == (405, "POST", b"")
+        response = client.connection.getresponse()
+        assert (response.status, response.headers["allow"], response.read()) == (405, "POST", b"")
         assert client.get("/health").json == {"status": "alive"}  # on the same connection

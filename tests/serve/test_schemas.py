@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import jsonschema_rs
+import pytest
+from pydantic import ValidationError
+from pydantic_core import from_json
 
-from bough.serve.schemas import INK
-from tests.serving import Server, run
+from bough.serve.schemas import INK, request_type
+from bough.serve.settings import Limits
+from tests.serving import JSON, Server, model, run, wild_bodies
 
 
 def test_the_schema_is_true(server: Server, tmp_path: Path) -> None:
@@ -25,6 +32,35 @@ def test_the_schema_is_true(server: Server, tmp_path: Path) -> None:
     assert "Tested: 5" in done.stdout
 
 
+@pytest.mark.parametrize("task", [None, "mood", "near"])
+def test_the_schema_tells_what_is_accepted(task: str | None) -> None:
+    """Of a model of all tasks, of one on texts, of one on pairs."""
+
+    async def work(client: httpx.AsyncClient) -> None:
+        operation = (await client.get("/openapi.json")).json()["paths"]["/predict"]["post"]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        validator = jsonschema_rs.validator_for(schema)
+        seen = set()
+        for body in wild_bodies(500, seed=3):
+            with suppress(ValueError):
+                right = validator.is_valid(from_json(body))
+                response = await client.post("/predict", content=body, headers=JSON)
+                if response.status_code != 413:
+                    assert right == (response.status_code == 200), (body[:200], response.text)
+                    seen.add(right)
+        assert seen == {True, False}
+
+    run(work, model() if task is None else model().only(task))
+
+
+def test_many_wrong_keys_are_one_error() -> None:
+    """An error for each would cost a large body's server seconds, and hundreds of megabytes."""
+    body = json.dumps(dict.fromkeys(map(str, range(1000)), 1))
+    with pytest.raises(ValidationError) as caught:
+        request_type(model().tasks, Limits()).model_validate_json(body)
+    assert caught.value.error_count() == 1
+
+
 def test_the_schema_and_the_server_agree_what_is_blank() -> None:
     characters = map(chr, range(sys.maxunicode + 1))
     assert [c for c in characters if bool(re.search(INK, c)) != bool(c.strip())] == []
@@ -32,7 +68,7 @@ def test_the_schema_and_the_server_agree_what_is_blank() -> None:
 
     async def work(client: httpx.AsyncClient) -> None:
         for text, status in (("\ufeff", 200), ("\x85", 422), ("\x1c", 422), ("\u3000", 422)):
-            found = await client.post("/predict", json={"texts": [text]})
-            assert found.status_code == status, text
+            response = await client.post("/predict", json={"texts": [text]})
+            assert response.status_code == status, text
 
     run(work)

@@ -10,23 +10,23 @@ from tests.serving import model, run
 
 def test_tasks_tell_what_is_computed_once() -> None:
     async def work(client: httpx.AsyncClient) -> None:
-        told = (await client.get("/tasks")).json()
-        assert told["plan"] == "split@1, feed:mood>same"
-        assert told["tasks"]["near"] == {
+        info = (await client.get("/tasks")).json()
+        assert info["plan"] == "split@1, feed:mood>same"
+        assert info["tasks"]["near"] == {
             "kind": "regress", "texts": 2, "range": [0, 5], "reads": [],
         }  # fmt: skip
-        assert told["tasks"]["same"]["reads"] == ["mood"]
-        assert told["work"]["text"] == {
+        assert info["tasks"]["same"]["reads"] == ["mood"]
+        assert info["work"]["text"] == {
             "tasks": ["mood"],
             "steps": 4,
             "alone": 4,
             "parts": [{"tasks": ["mood"], "places": ["embeddings", "layer 1-2", "pooler"]}],
         }
         # The joint task and what it reads; the twin task goes its own way, text by text.
-        joint, twin = told["work"]["pair"], told["work"]["twins"]
+        joint, twin = info["work"]["pair"], info["work"]["twins"]
         assert joint["parts"][0] == {"tasks": ["mood", "same"], "places": ["embeddings", "layer 1"]}
         assert (joint["steps"], twin["tasks"], twin["steps"]) == (6, ["near"], 4)
-        assert told["examples"] == ["mine", ["one", "two"]]
+        assert info["examples"] == ["mine", ["one", "two"]]
 
     run(work, model("split@1, feed:mood>same", examples=["mine", ("one", "two")]))
 

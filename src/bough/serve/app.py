@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Security
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -32,7 +32,7 @@ from bough.plan import diagram
 from bough.serve import auth, errors, schemas
 from bough.serve.limits import BodyReader, while_connected
 from bough.serve.metrics import Metrics
-from bough.serve.microbatch import Microbatcher, Predictor, Query, QueueClosed, QueueFull
+from bough.serve.microbatch import Microbatcher, Predictor, Query, QueueFull
 from bough.serve.middleware import MetricsMiddleware, security_policy
 from bough.serve.schemas import PredictRequest, Status
 from bough.serve.settings import Limits, Settings
@@ -73,10 +73,10 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
         redoc_url=None,
         exception_handlers=_handlers(model, check_key),
     )
-    locked = APIRouter(
-        dependencies=[Depends(check_key)] if check_key else [],
-        responses=errors.responses(401) if check_key else {},
-    )
+    locked = APIRouter()
+    if check_key:  # the schemes themselves are for the OpenAPI schema
+        locked.dependencies += [Security(auth.BEARER), Security(auth.HEADER), Depends(check_key)]
+        locked.responses |= errors.responses(401)
     drawing = diagram.svg(model.plan)
     _add_predict(locked, model, batcher, settings.limits)
     _add_info(locked, app, describe(model, name), drawing, metrics)
@@ -109,7 +109,7 @@ def _handlers(model: Model, check_key: auth.KeyCheck | None) -> dict[Any, Any]:
         path = request.url.path
         if error.status_code == 404 and check_key:  # no route, so that nothing has asked for it
             try:
-                await check_key(request, await auth.BEARER(request), await auth.HEADER(request))
+                await check_key(request)
             except HTTPException as unauthorised:
                 error = unauthorised
         sentence = {
@@ -156,8 +156,6 @@ def _add_predict(router: APIRouter, model: Model, batcher: Microbatcher, limits:
         except QueueFull:
             sentence = f"the queue has no room for {len(queries)} more; try again later"
             raise errors.unavailable(sentence, batcher.retry_after()) from None
-        except QueueClosed:
-            raise errors.unavailable("the server is shutting down", 1) from None
         except TimeoutError:
             sentence = f"no answer within {limits.timeout:g} s; try again later"
             raise errors.unavailable(sentence, batcher.retry_after()) from None

@@ -13,26 +13,26 @@ class Metrics:
     """Counted since the start, by any thread."""
 
     def __init__(self) -> None:
-        self.registry = own = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         labels = ("method", "path", "status")
         self.requests = Counter(
-            "bough_requests", "Requests by method, path and status.", labels, registry=own
+            "bough_requests", "Requests by method, path and status.", labels, registry=registry
         )
         self.request_seconds = Histogram(
             "bough_request_seconds",
             "Time from a POST to its answer.",
             buckets=SECONDS,
-            registry=own,
+            registry=registry,
         )
         self.pass_texts = Histogram(
-            "bough_pass_texts", "Texts answered in one pass.", buckets=TEXTS, registry=own
+            "bough_pass_texts", "Texts answered in one pass.", buckets=TEXTS, registry=registry
         )
         self.busy_seconds = Counter(
-            "bough_busy_seconds", "Time that threads spent in passes.", registry=own
+            "bough_busy_seconds", "Time that threads spent in passes.", registry=registry
         )
-        self.queue_texts = Gauge("bough_queue_texts", "Texts that wait.", registry=own)
+        self.queue_texts = Gauge("bough_queue_texts", "Texts that wait.", registry=registry)
         self.queue_room = Gauge(
-            "bough_queue_room", "Texts that may wait; more are refused with 503.", registry=own
+            "bough_queue_room", "Texts that may wait; more are refused with 503.", registry=registry
         )
 
     def record_request(self, method: str, path: str, status: int, seconds: float) -> None:

@@ -34,11 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class QueueFull(Exception):
-    """The queue is full."""
-
-
-class QueueClosed(Exception):
-    """No more requests are taken: the server is on its way out."""
+    """The queue takes no more, or no more at all."""
 
 
 @dataclass
@@ -89,7 +85,7 @@ class Microbatcher:
         longest: int,
         metrics: Metrics,
     ):
-        """Of texts that wait; passes of about `budget` tokens, of texts cut to `longest`."""
+        """So many texts may wait; passes of about `budget` tokens, of texts cut to `longest`."""
         self.capacity = capacity
         self.budget = budget
         self.longest = longest
@@ -136,9 +132,7 @@ class Microbatcher:
         job = Job(queries)
         sizes = [min(estimated_tokens(text), self.longest) for text, _ in queries]
         with self._change:
-            if self._closed:
-                raise QueueClosed
-            if self.waiting + len(queries) > self.capacity:
+            if self._closed or self.waiting + len(queries) > self.capacity:
                 raise QueueFull
             tag = self._virtual_time
             for number, size in enumerate(sizes):
@@ -206,16 +200,13 @@ class Microbatcher:
             log.exception("a text could not be answered")
             batch[0].job.fail(error)
             return
-        self._record(batch, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        pace = seconds / sum(item.tokens for item in batch)
+        with self._change:
+            self._pace = 0.9 * self._pace + 0.1 * pace if self._pace else pace
+        self.metrics.record_pass(len(batch), seconds)
         for item, answers in answered:
             item.job.settle(item.number, answers)
-
-    def _record(self, batch: Sequence[QueueItem], seconds: float) -> None:
-        size = sum(item.tokens for item in batch)
-        with self._change:
-            pace = seconds / size
-            self._pace = pace if not self._pace else 0.9 * self._pace + 0.1 * pace
-        self.metrics.record_pass(len(batch), seconds)
 
 
 def estimated_tokens(text: Text) -> int:
