@@ -14,7 +14,7 @@ from bough.errors import UserError
 from bough.inference.folder import read_metadata, save_metadata
 from bough.inference.load import load_torch
 from bough.runs.run_dir import Run
-from bough.serve import schemas
+from bough.serve import task_info
 from tests.inference.texts import SHORT
 
 
@@ -72,5 +72,5 @@ def test_no_single_change_of_a_config_ends_in_a_traceback(run: Run, tmp_path: Pa
                 model = load_torch(whole)
                 model.predict(SHORT)
                 save_metadata(model, tmp_path)
-                schemas.describe(model, "x")
+                task_info.describe(model, "x")
         holder[key] = kept

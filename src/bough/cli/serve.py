@@ -35,13 +35,12 @@ def serve(
 ) -> None:
     """Answer over HTTP, with a page to try the model."""
     try:
-        from bough.serve.app import Settings
         from bough.serve.main import serve as start
+        from bough.serve.settings import Limits, Settings
     except ModuleNotFoundError as error:
         missing = f"serving needs {error.name}"
         raise UserError(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
     from bough.inference.device import device_of
-    from bough.serve.requests import Limits
     from bough.system import cores
 
     device = str(device_of(device))

@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from bough.errors import UserError
 from bough.inference.load import load
 from bough.inference.model import Model
-from bough.serve.app import Settings, build
-from bough.serve.connections import bounded
-from bough.serve.requests import Limits
+from bough.serve.app import build
+from bough.serve.limits import limited_protocol
+from bough.serve.settings import Limits, Settings
 from bough.system import files
 
 CONNECTIONS = 1024  # at a time, where the process may have twice as many files
@@ -26,7 +26,7 @@ CONNECTIONS = 1024  # at a time, where the process may have twice as many files
 
 def serve(source: str | Path, settings: Settings, host: str, port: int, device: str) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
-    with _listen(host, port) as listener:
+    with listen(host, port) as listener:
         # On the CPU a pass has one thread, and there is a pass per core: none waits for another.
         model = load(source, device, threads=1 if device == "cpu" else None)
         _warm(model)
@@ -50,7 +50,7 @@ def configure(app: FastAPI, limits: Limits) -> uvicorn.Config:
     """How uvicorn runs the app."""
     return uvicorn.Config(
         app,
-        http=bounded(min(CONNECTIONS, files() // 2), limits.timeout),
+        http=limited_protocol(min(CONNECTIONS, files() // 2), limits.timeout),
         ws="none",
         lifespan="on",  # what fails at the start ends the server
         backlog=_backlog(),
@@ -78,7 +78,7 @@ def _greet(source: str, listener: socket.socket, settings: Settings) -> None:
         print(warning, file=sys.stderr)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """The address, taken before the model is loaded: its mistakes show at once.
 
     Who comes while the model is loaded waits for its answer.
