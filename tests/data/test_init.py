@@ -305,7 +305,7 @@ def test_real_files_train_as_they_are(
     task, found = rows.load(name, recipe.tasks[name], root=recipe.root, policy=recipe.rows)
     assert task.columns == columns
     assert task.classes == classes
-    assert tuple(len(found.get(s, ())) for s in ("train", "dev", "test")) == sizes  # type: ignore[call-overload]
+    assert tuple(len(found.get(s, ())) for s in ("train", "dev", "test")) == sizes
     scores = one_step(Path("recipe.yaml"), tiny_folder)
     assert scores["dev"]["tasks"][name]["rows"] == sizes[1]
 
