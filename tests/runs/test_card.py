@@ -14,13 +14,11 @@ import pytest
 import yaml
 
 import bough
-from bough.data.rows import Rows
 from bough.errors import UserError
 from bough.inference.load import load_torch
 from bough.inference.model import Model, Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.runs import card
-from bough.runs import facts as model_facts
 from bough.runs.run_dir import Run
 from bough.training.api import train
 from tests import folders, serving
@@ -169,23 +167,6 @@ def test_awkward_words_stay_what_they_are() -> None:
     compile(body.split("```python\n")[1].split("```")[0], "card", "exec")
     table = [line for line in body.splitlines() if line.startswith("|")]
     assert len({line.replace(r"\|", "").count("|") for line in table}) == 1
-
-
-# --- what the run hands over ---------------------------------------------------------------------
-
-
-def rows(texts: list[tuple[str, ...]], labels: list[int] | None) -> Rows:
-    return Rows(texts, labels, [], "f.csv", list(range(len(texts))))
-
-
-def test_examples_are_few_short_and_different() -> None:
-    long = ("word " * 60,)
-    texts: list[tuple[str, ...]] = [long, ("a b",), ("a b c",), ("d e f",), ("g h i",), ("j k l",)]
-    pairs: list[tuple[str, ...]] = [("a b c", "x " * 80), ("a b c", "d e f")]
-    found = model_facts.examples_of(
-        {"one": rows(texts, [0, 0, 1, 1, 2, 3]), "two": rows(pairs, None), "three": rows([], [])}
-    )
-    assert found == ["a b c", "g h i", ["a b c", "d e f"]]
 
 
 def test_the_models_examples_can_be_answered(run: Run) -> None:

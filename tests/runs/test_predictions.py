@@ -64,12 +64,13 @@ def test_files_that_are_none(run: Run) -> None:
     with pytest.raises(UserError, match=r"t-dev.csv: no such predictions"):
         Answers.read(run, "t", "dev")
     header = ["id", "label", "predicted", "p(bad)", "p(good)"]
-    for lines, said in (
+    refused: list[tuple[list[list[object]], str]] = [
         ([], "cut short or not a table"),
         ([["a", "good"]], "cut short or not a table"),
         ([["a", "ugly", "good", 0.5, 0.5]], "not a predictions file"),
         ([["a", "good", "good", "x", 0.5]], "not a predictions file"),
-    ):
+    ]
+    for lines, said in refused:
         write(run, header, lines)
         with pytest.raises(UserError, match=said):
             Answers.read(run, "t", "dev")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import sys
@@ -62,12 +63,12 @@ def test_a_failing_mirror_is_left_behind(tiny_folder: Path, tmp_path: Path) -> N
     assert failures == ["tensorboard failed and is left out from here on: the network is down"]
 
 
-def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackers_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = Silent()
     assert tracked(silent, (), tmp_path) is silent
     with pytest.raises(UserError, match=r"--mirror 'wandbb': .*; did you mean 'wandb'\?"):
         tracked(silent, ["wandbb"], tmp_path)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs its package: pip install 'bough\[tensorboard\]'"):
         tracked(silent, ["tensorboard"], tmp_path)
 
@@ -89,10 +90,10 @@ def stopped_and_resumed(tiny_folder: Path, folder: Path, mirror: str) -> Run:
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="the tensorboard extra is not here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_has_what_the_log_has(tiny_folder: Path, tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+    module = "tensorboard.backend.event_processing.event_accumulator"
+    accumulator = pytest.importorskip(module).EventAccumulator
     run = stopped_and_resumed(tiny_folder, tmp_path / "run", "tensorboard")
-    found = EventAccumulator(str(run.folder / "tensorboard"))
+    found = accumulator(str(run.folder / "tensorboard"))
     found.Reload()
     lines = [entry for entry in run.metrics() if "loss" in entry]
     for task in folders.TASKS:

@@ -180,14 +180,6 @@ def _object(line: str) -> dict[str, Any]:
     return row
 
 
-def _from_dicts(
-    rows: Sequence[dict[str, Any]], wanted: Wanted
-) -> tuple[tuple[str, ...], dict[str, list[Any]]]:
-    names = tuple(dict.fromkeys(name for row in rows for name in row))
-    present = [name for name in wanted.names if name in names]
-    return names, {name: [row.get(name) for row in rows] for name in present}
-
-
 def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
     try:
         import pyarrow as pa
@@ -308,5 +300,6 @@ def _memory(source: tuple[Record, ...], wanted: Wanted, origin: str) -> Table:
             broken.append(Skipped(origin, number, "", shorten(row), why))
             continue
         lines.append(number)
-    names, columns = _from_dicts(rows, wanted)
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name) for row in rows] for name in wanted.names if name in names}
     return Table(origin, "row", names, columns, lines, tuple(broken))

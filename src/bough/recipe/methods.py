@@ -7,7 +7,7 @@ checked when it is read, long before that is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bough.errors import UserError, nearest
@@ -103,7 +103,7 @@ def parse_sampling(text: str) -> tuple[str, dict[str, float]]:
     word, colon, _ = (part.strip() for part in head.partition(":"))
     if word not in _WORDS:
         raise UserError(f"{text!r} is none of {', '.join(SAMPLINGS)}{nearest(word, _WORDS)}")
-    if word not in ("power", "temperature"):
+    if word not in _NUMBERS:
         if colon or rest:
             raise UserError(f"{text!r}: {word!r} takes no number")
         return word, {}
@@ -113,14 +113,14 @@ def parse_sampling(text: str) -> tuple[str, dict[str, float]]:
     elif rest:
         more = "temperature:T or temperature:T,cap:N" if word == "temperature" else "power:A"
         raise UserError(f"{text!r}: expected {more}")
-    if word == "power" and numbers["power"] < 0:
-        raise UserError(f"{text!r}: the power must be 0 or more")
-    if word == "temperature" and numbers["temperature"] <= 0:
-        raise UserError(f"{text!r}: the temperature must be above 0")
-    cap = numbers.get("cap", 1.0)
-    if cap < 1 or cap != int(cap):
-        raise UserError(f"{text!r}: the cap must be a whole number from 1 on")
     return word, numbers
+
+
+_NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "power": (lambda value: value >= 0, "0 or more"),
+    "temperature": (lambda value: value > 0, "above 0"),
+    "cap": (lambda value: value >= 1 and value.is_integer(), "a whole number from 1 on"),
+}
 
 
 def _number(text: str, part: str, word: str) -> float:
@@ -130,4 +130,7 @@ def _number(text: str, part: str, word: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise UserError(f"{text!r}: {word!r} needs a number, as in '{word}:2'")
+    fits, expected = _NUMBERS[word]
+    if not fits(value):
+        raise UserError(f"{text!r}: the {word} must be {expected}")
     return value

@@ -284,12 +284,13 @@ class Recipe(Consistent):
 
     def _data_folder(self) -> Path | None:
         """The folder that holds most of the files named; of two such, the first."""
-        folders = [folder for folder in self._candidates() if _is_folder(folder)]
+        # os.path says no to a name that the system does not take, where a Path raises.
+        folders = [folder for folder in self._candidates() if os.path.isdir(folder)]
         sources = (getattr(task, split) for task in self.tasks.values() for split in SPLITS)
         files = [source for source in sources if isinstance(source, str)]
 
         def held(folder: Path) -> int:
-            return sum(_exists(place(file, folder)) for file in files)
+            return sum(os.path.exists(place(file, folder)) for file in files)
 
         return max(folders, key=held).resolve() if folders else None
 
@@ -298,8 +299,9 @@ class Recipe(Consistent):
         elsewhere: dict[str, str] = {}
         for split in SPLITS:
             file = getattr(task, split)
-            if isinstance(file, str) and not _exists(place(file, folder)):
-                other = next(filter(_exists, (place(file, f) for f in self._candidates())), None)
+            if isinstance(file, str) and not os.path.exists(place(file, folder)):
+                places = (place(file, candidate) for candidate in self._candidates())
+                other = next(filter(os.path.exists, places), None)
                 if other is not None:
                     elsewhere[split] = str(other)
         return task.model_copy(update=elsewhere) if elsewhere else task
@@ -364,17 +366,3 @@ def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:
         case ("training", "phases", _):
             return Phase.model_fields
     return None
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name the system does not take
-        return False
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False

@@ -83,7 +83,14 @@ def one_line(scores: Mapping[str, Any]) -> str:
     return "  ".join(f"{name} {value:.3f}" for (name, _), value in by_metric(scores).items())
 
 
-class Lines(Silent):
+class _Speaking(Silent):
+    """Scores in a line, however it says it."""
+
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
+        self.say(f"step {step}: {one_line(scores)}{'  (best so far)' if best else ''}")
+
+
+class Lines(_Speaking):
     """A line now and then, for logs and pipes."""
 
     def __init__(self, every: float = 10.0):
@@ -104,11 +111,8 @@ class Lines(Silent):
             f"loss {losses}  {moment.tokens_per_second:,.0f} tokens/s"
         )
 
-    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        self.say(f"step {step}: {one_line(scores)}{'  (best so far)' if best else ''}")
 
-
-class Panel:
+class Panel(_Speaking):
     """Progress, losses and scores, redrawn in place."""
 
     def __init__(self, console: Console | None = None):
@@ -144,12 +148,6 @@ class Panel:
             f"{moment.tokens_per_second:,.0f} tokens/s",
         )
         self.live.update(Group(table, self.progress))
-
-    def log(self, entry: Mapping[str, Any]) -> None:
-        pass
-
-    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        self.say(f"step {step}: {one_line(scores)}{'  (best so far)' if best else ''}")
 
     def close(self) -> None:
         if self.live is not None:
