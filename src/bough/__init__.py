@@ -20,19 +20,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "Answer",
-    "Model",
-    "MultiTaskModel",
-    "Plan",
-    "Recipe",
-    "Run",
-    "UserError",
-    "compare",
-    "load",
-    "report",
-    "resume",
-    "train",
-]
+    "Answer", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
+    "compare", "load", "report", "resume", "train",
+]  # fmt: skip
 
 # Where the public names are defined; torch is loaded with the first that needs it.
 _DEFINED_IN = {
