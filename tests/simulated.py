@@ -93,8 +93,7 @@ def run(
                "cores": 2, "threads": 2, "memory": 2**33, "gpu": None,
                "packages": {"bough": "0.1.0", "torch": "2.6"}, "data": facts}  # fmt: skip
     writer.write_json("environment.json", machine)
-    outputs = {name: task.outputs for name, task in tasks.items()}
-    static = cost(plan, SHAPE, outputs)
+    static = cost(plan, SHAPE, {name: task.outputs for name, task in tasks.items()})
     pace = 0.2 * static.flops_together / 2e9 * float(np.exp(rng.normal() * 0.03))
     _log(writer, list(tasks), rng, steps, plan, cosines)
     if not finished:
@@ -103,8 +102,8 @@ def run(
     scores: dict[str, Any] = {}
     for name, (task, own) in loaded.items():
         ability = 0.8 + (skill or {}).get(name, 0.0) + 0.05 * rng.normal()
-        scores[name], *table = _answers(name, task, own["dev"], plan, ability, rng)
-        writer.write_csv(f"predictions/{name}-dev.csv", *table)
+        scores[name], header, lines = _answers(name, task, own["dev"], plan, ability, rng)
+        writer.write_csv(f"predictions/{name}-dev.csv", header, lines)
     costs = {
         "training_seconds": pace * steps * 1.1, "step_seconds": pace, "peak_memory": 2**30,
         "parameters": static.parameters, "learning_parameters": static.learning_parameters,
@@ -113,11 +112,10 @@ def run(
         "flops_per_example": static.flops_per_example, "tokens": steps * 3000,
     }  # fmt: skip
     writer.write_json("cost.json", costs)
+    without = {"train", "dev", "test"}
     model = {
         "plan": plan.text,
-        "tasks": {
-            n: t.model_dump(mode="json", exclude={"train", "dev", "test"}) for n, t in tasks.items()
-        },
+        "tasks": {n: t.model_dump(mode="json", exclude=without) for n, t in tasks.items()},
         "shape": asdict(SHAPE),
         "longest": 128,
         "facts": {"encoder": "minilm", "saw_quora": True},

@@ -125,6 +125,7 @@ def test_the_two_aggregates() -> None:
     assert negative == {"raw": -0.009, "normalised": pytest.approx(0.4955)}
     mcc = TWO.model_copy(update={"metric": "mcc"})
     assert aggregates({"cola": mcc}, {"cola": {"mcc": 0.5}})["normalised"] == 0.75
+    assert all(map(math.isnan, aggregates(tasks, {}).values())), "nothing was judged"
 
 
 def test_what_selects() -> None:

@@ -14,15 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bough.comparison.groups import (
-    Variant,
-    check_rows,
-    choose_baseline,
-    common_tasks,
-    find_runs,
-    finished,
-    group,
-)
+from bough.comparison import groups
+from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
 from bough.model.contamination import contaminated
@@ -157,12 +150,12 @@ def compare(
         ['full', 'split@1']
     """
     asked = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    runs, notes = finished(find_runs(asked))
+    runs, notes = groups.finished(groups.find_runs(asked))
     recipes = [Recipe.read(run.recipe_file) for run in runs]
-    chosen = common_tasks(runs, recipes, tasks)
-    check_rows(runs, recipes, chosen, split)
-    variants, duplicates = group(runs, recipes)
-    base = choose_baseline(variants, baseline)
+    chosen = groups.common_tasks(runs, recipes, tasks)
+    groups.check_rows(runs, recipes, chosen, split)
+    variants, duplicates = groups.group(runs, recipes)
+    base = groups.choose_baseline(variants, baseline)
     answers = {
         (v.label, name): tuple(Answers.read(run, name, split) for run in v.runs)
         for v in variants

@@ -6,6 +6,7 @@ tasks' metrics, *normalised* first moves correlations from [-1, 1] to [0, 1]. Bo
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,16 +54,13 @@ def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[st
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
         pearson = stats.pearsonr(predicted, truth).statistic
     spearman = stats.spearmanr(predicted, truth).statistic
-    return {"pearson": _number(pearson), "spearman": _number(spearman)}
+    # Nearly constant answers may still give none.
+    return {"pearson": float(np.nan_to_num(pearson)), "spearman": float(np.nan_to_num(spearman))}
 
 
 def _flat(predicted: NDArray[Any], truth: NDArray[Any]) -> bool:
     """A constant has no correlation; it knows nothing of the order, which is what 0 says."""
     return len(truth) < 2 or bool(np.ptp(predicted) == 0 or np.ptp(truth) == 0)
-
-
-def _number(value: float) -> float:
-    return 0.0 if np.isnan(value) else float(value)
 
 
 def interval(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> tuple[float, float]:
@@ -84,14 +82,16 @@ def aggregate_weights(metrics: Sequence[str]) -> dict[str, tuple[list[float], fl
     """Each aggregate of tasks with these metrics: a weight for each score, and a constant."""
     n, signed = len(metrics), [metric in SIGNED for metric in metrics]
     halved = [(0.5 if s else 1) / n for s in signed]
-    return dict(zip(AGGREGATES, (([1 / n] * n, 0.0), (halved, sum(signed) * 0.5 / n)), strict=True))
+    return {"raw": ([1 / n] * n, 0.0), "normalised": (halved, sum(signed) * 0.5 / n)}
 
 
 def aggregates(
     tasks: Mapping[str, Task], per_task: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
+    if not per_task:  # no rows had labels
+        return dict.fromkeys(AGGREGATES, math.nan)
     metrics = [tasks[name].metric_name for name in per_task]
-    scores = [own[metric] for metric, own in zip(metrics, per_task.values(), strict=True)]
+    scores = [scores[metric] for metric, scores in zip(metrics, per_task.values(), strict=True)]
     return {
         name: float(np.dot(weights, scores) + constant)
         for name, (weights, constant) in aggregate_weights(metrics).items()
