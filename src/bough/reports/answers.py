@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from bough.comparison.compare import Comparison
 from bough.comparison.groups import Variant
@@ -24,21 +23,14 @@ BINS = 10
 
 
 @dataclass(frozen=True)
-class Confusion:
-    """Shares of each true class: a row per truth, a column per answer."""
-
-    labels: tuple[str, ...]
-    shares: list[list[float]]
-
-
-@dataclass(frozen=True)
 class VariantAnswers:
-    """Either as a table or as a map."""
+    """As a map, or as a table of confusions: a row per true class, a column per answer."""
 
     label: str
     seeds: int
-    confusion: Confusion | None
-    map: Markup | None
+    map: Markup | None = None
+    classes: tuple[str, ...] = ()
+    shares: Sequence[Sequence[float]] = ()  # of the true class
 
 
 @dataclass(frozen=True)
@@ -56,24 +48,11 @@ def task_answers(comparison: Comparison, name: str, texts: Texts) -> TaskAnswers
     shown = _shown(comparison, name)
     runs = {v.label: comparison.answers[v.label, name] for v in shown}
     graded = not runs[shown[0].label][0].labels
-    variants = []
-    for v in shown:
-        confusion = None if graded else _confusion(runs[v.label])
-        drawn = None
-        if confusion is None:
-            drawn = _predicted_against_true(v, name, runs[v.label])
-        elif len(confusion.labels) > CELLS:
-            labels, title = confusion.labels, f"{name}: confusion matrix"
-            shares = np.array(confusion.shares)
-            drawn = plots.heat(shares, labels, labels, "answer", title, reach=1.0)
-        variants.append(
-            VariantAnswers(v.label, len(runs[v.label]), None if drawn else confusion, drawn)
-        )
     return TaskAnswers(
         name,
         comparison.rows[name],
         graded,
-        variants,
+        [(_graded if graded else _classified)(v, name, runs[v.label]) for v in shown],
         _calibration(comparison, name, shown, graded),
         [] if graded else [(v.label, _calibration_error(runs[v.label])) for v in shown[:6]],
         worst(comparison, name, texts),
@@ -89,15 +68,20 @@ def _shown(comparison: Comparison, name: str) -> list[Variant]:
     return best
 
 
-def _confusion(runs: Sequence[Answers]) -> Confusion:
-    labels = runs[0].labels
-    counts = np.zeros((len(labels), len(labels)))
+def _classified(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
+    classes = runs[0].labels
+    counts = np.zeros((len(classes), len(classes)))
     for run in runs:
         np.add.at(counts, (run.truth, run.said), 1)
-    return Confusion(labels, (counts / np.maximum(counts.sum(1, keepdims=True), 1)).tolist())
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    if len(classes) <= CELLS:
+        return VariantAnswers(variant.label, len(runs), None, classes, shares.tolist())
+    title = f"{name}: confusion matrix"
+    plot = plots.heat(shares, classes, classes, "answer", title, reach=1.0)
+    return VariantAnswers(variant.label, len(runs), plot)
 
 
-def _predicted_against_true(variant: Variant, name: str, runs: Sequence[Answers]) -> Markup:
+def _graded(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
     """How often which number was answered to which."""
     truth = runs[0].truth
     low, high = variant.recipe.tasks[name].range or (float(min(truth)), float(max(truth)))
@@ -111,9 +95,10 @@ def _predicted_against_true(variant: Variant, name: str, runs: Sequence[Answers]
     names = [f"{value:.3g}" for value in grades]
     title = f"{variant.label}, {name}: predicted (up) against true (right)"
     reach = float(np.quantile(counts[counts > 0], 0.9)) if counts.any() else 1.0
-    return plots.heat(
+    plot = plots.heat(
         counts[::-1], names, names[::-1], "true value", title, reach=reach, digits=1, corner=True
     )
+    return VariantAnswers(variant.label, len(runs), plot)
 
 
 def _grades(truth: Floats, low: float, high: float) -> Floats:
@@ -139,11 +124,11 @@ def _calibration(
         points = _graded_points(runs, v.recipe.tasks[name].range) if graded else _points(runs)
         points = [Point(p.x, p.y, f"{v.label}\n{p.tip}") for p in points]
         series.append(Series(order.index(v.label), v.label, points))
-    names = ("predicted, as a share of the range", "true, mean") if graded else (
-        "confidence", "right"
-    )  # fmt: skip
-    across, up = (Axis(axis, _tick) for axis in names)
-    return plots.lines(series, across, up, f"{name}: calibration", square=True)
+    across, up = ("confidence", "right")
+    if graded:
+        across, up = ("predicted, as a share of the range", "true, mean")
+    title = f"{name}: calibration"
+    return plots.lines(series, Axis(across, _tick), Axis(up, _tick), title, square=True)
 
 
 def _tick(value: float) -> str:
@@ -157,38 +142,37 @@ def _confidence(runs: Sequence[Answers]) -> tuple[Floats, Floats]:
 
 
 def _points(runs: Sequence[Answers]) -> list[Point]:
-    sure, right = _confidence(runs)
-    points = []
-    for inside in _bins(sure):
-        x, y = float(sure[inside].mean()), float(right[inside].mean())
-        rows = inside.sum() / len(runs)
-        tip = f"confidence {x * 100:.0f} %, right {y * 100:.0f} % ({rows:,.0f} rows)"
-        points.append(Point(x, y, tip))
-    return points
+    return [
+        Point(
+            x,
+            y,
+            f"confidence {x * 100:.0f} %, right {y * 100:.0f} % ({rows / len(runs):,.0f} rows)",
+        )
+        for x, y, rows in _binned(*_confidence(runs))
+    ]
 
 
 def _graded_points(runs: Sequence[Answers], ends: tuple[float, float] | None) -> list[Point]:
-    answers = np.concatenate([a.said for a in runs])
-    truth = np.concatenate([a.truth for a in runs])
+    answers, truth = (
+        np.concatenate(a) for a in zip(*((a.said, a.truth) for a in runs), strict=True)
+    )
     low, high = ends or (float(truth.min()), float(truth.max()))
-    place = np.clip((answers - low) / (high - low), 0, 1)
     points = []
-    for inside in _bins(place):
-        x, mean = float(place[inside].mean()), float(truth[inside].mean())
-        rows = inside.sum() / len(runs)
-        tip = f"predicted {low + x * (high - low):.2f}, true {mean:.2f} ({rows:,.0f} rows)"
+    for x, mean, rows in _binned(np.clip((answers - low) / (high - low), 0, 1), truth):
+        tip = f"predicted {low + x * (high - low):.2f}, true {mean:.2f}"
+        tip += f" ({rows / len(runs):,.0f} rows)"
         points.append(Point(x, (mean - low) / (high - low), tip))
     return points
 
 
-def _bins(values: Floats) -> Iterator[NDArray[np.bool_]]:
-    """Masks of equal parts of 0 to 1 that hold anything."""
-    place = np.minimum((values * BINS).astype(int), BINS - 1)
-    for n in np.unique(place):
-        yield place == n
-
-
 def _calibration_error(runs: Sequence[Answers]) -> float:
     """The expected one: mean distance of confidence and share of right answers."""
-    sure, right = _confidence(runs)
-    return float(sum(abs(right[m].sum() - sure[m].sum()) for m in _bins(sure)) / len(sure))
+    bins = _binned(*_confidence(runs))
+    return sum(abs(y - x) * rows for x, y, rows in bins) / sum(rows for _, _, rows in bins)
+
+
+def _binned(xs: Floats, ys: Floats) -> list[tuple[float, float, int]]:
+    """Means of both and the number of rows, in equal parts of 0 to 1 in x that hold any."""
+    part = np.minimum((xs * BINS).astype(int), BINS - 1)
+    masks = [part == n for n in np.unique(part)]
+    return [(float(xs[m].mean()), float(ys[m].mean()), int(m.sum())) for m in masks]

@@ -77,8 +77,7 @@ def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
 
     The first few of all, and the first few of each way of being wrong.
     """
-    runs = [run for (_, task), several in comparison.answers.items() if task == name
-            for run in several]  # fmt: skip
+    runs = [run for (_, task), own in comparison.answers.items() if task == name for run in own]
     first = runs[0]
     truth, labels = first.truth, first.labels
     answers = np.array([run.said for run in runs])

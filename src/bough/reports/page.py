@@ -120,7 +120,7 @@ def _sections(comparison: Comparison) -> list[Section]:
         "best": MOST if len(comparison.variants) > MOST else None,
         "worst": WORST,
     }
-    costs = {axis: unit for axis, unit in scores.UNITS.items()
+    costs = {axis: form for axis, form in scores.FORMS.items()
              if any(axis in v.cost for v in comparison.variants)}  # fmt: skip
     against = comparison.baseline.label
     compared = [
@@ -147,7 +147,6 @@ def _sections(comparison: Comparison) -> list[Section]:
 
 def _direction(comparison: Comparison, name: str) -> str | None:
     """Up or down where every difference that shows goes one way."""
-    differences = [columns[name].difference for columns in comparison.scores.values()
-                   if name in columns]  # fmt: skip
-    ways = {d.value > 0 for d in differences if d is not None and d.real}
+    scored = [columns[name] for columns in comparison.scores.values() if name in columns]
+    ways = {d.value > 0 for score in scored if (d := score.difference) and d.real}
     return ("up" if True in ways else "down") if len(ways) == 1 else None

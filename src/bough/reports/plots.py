@@ -290,17 +290,11 @@ def heat(
     # In units of a cell; a stroke runs along the middle of its row.
     units = f"translate({left:g} {top + row / 2:g}) scale({column:g} {row:g})"
     parts = [shape("g", *_strokes(values / reach), class_="heat", transform=units)]
-    every = math.ceil(len(rows) / 14)
-    parts += [
-        _text(left - 6, top + (n + 0.5) * row + 4, rows[n], "tick", "end")
-        for n in range(0, len(rows), every)
-    ]
+    named = range(0, len(rows), math.ceil(len(rows) / 14))
+    parts += [_text(left - 6, top + (n + 0.5) * row + 4, rows[n], "tick", "end") for n in named]
     longest = max(map(len, columns)) * LETTER + 14
-    every = math.ceil(longest / column)
-    parts += [
-        _text(left + (n + 0.5) * column, top + tall + 15, columns[n], "tick")
-        for n in range(0, len(columns), every)
-    ]
+    named = range(0, len(columns), math.ceil(longest / column))
+    parts += [_text(left + (n + 0.5) * column, top + tall + 15, columns[n], "tick") for n in named]
     parts.append(_text(left + wide / 2, top + tall + 31, x_name, "axis"))
     cells = [[None if math.isnan(v) else round(float(v), digits) for v in line] for line in values]
     tips = json.dumps({"x": list(columns), "y": list(rows), "v": cells}, separators=(",", ":"))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from bough.comparison.compare import AXES, Comparison
 from bough.comparison.scores import Score
 from bough.formatting import chance, number, seconds, size
@@ -12,37 +9,29 @@ from bough.reports import plots
 from bough.reports.plans import shared_layers
 from bough.reports.plots import Axis, Figure, Interval, Point, Series
 
-
-@dataclass(frozen=True)
-class Unit:
-    """How a cost is written, and in which unit it is plotted."""
-
-    form: Callable[[float], str]
-    value: float
-    sign: str
-
-
-UNITS = {"bytes_to_serve": Unit(size, 2**20, "MiB"), "step_seconds": Unit(seconds, 1e-3, "ms")}
+# How costs are written, and in which units they are plotted.
+FORMS = {"bytes_to_serve": size, "step_seconds": seconds}
+UNITS = {"bytes_to_serve": (2**20, "MiB"), "step_seconds": (1e-3, "ms")}
 
 
 def against_cost(comparison: Comparison) -> list[Figure]:
     """The overall score over each cost, with the Pareto fronts."""
     column = comparison.overall
     figures = []
-    for axis, unit in UNITS.items():
+    for axis, (unit, sign) in UNITS.items():
         words = AXES[axis]
         series = []
         for n, v in enumerate(comparison.variants):
             score = comparison.scores[v.label].get(column)
             if score is not None and axis in v.cost:
-                tip = f"{_tip(v.label, column, score)}\n{words} {unit.form(v.cost[axis])}"
-                point = Point(v.cost[axis] / unit.value, score.value, tip, *score.interval)
+                tip = f"{_tip(v.label, column, score)}\n{words} {FORMS[axis](v.cost[axis])}"
+                point = Point(v.cost[axis] / unit, score.value, tip, *score.interval)
                 series.append(Series(n, v.label, [point]))
         if not series:
             continue
         spots = {s.name: (s.points[0].x, s.points[0].y) for s in series}
         front = [spots[label] for label in comparison.fronts.get(axis, ())]
-        across = Axis(f"{words}, {unit.sign}", lambda value: f"{value:,.6g}")
+        across = Axis(f"{words}, {sign}", lambda value: f"{value:,.6g}")
         title = f"{column} score against {words}, with the Pareto front"
         plot = plots.scatter(series, front, across, Axis(f"{column} score", _tick), title)
         figures.append(Figure(f"Score against {words}", "", plot))
