@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bough.inference.torch_model import MultiTaskModel
     from bough.plan.plan import Plan
     from bough.recipe.recipe import Recipe
-    from bough.reports.page import write as report
+    from bough.reports.page import report
     from bough.runs.run_dir import Run
     from bough.training.api import resume, train
 
@@ -34,7 +34,7 @@ _DEFINED_IN = {
     "Run": "runs.run_dir.Run",
     "compare": "comparison.compare.compare",
     "load": "inference.load.load",
-    "report": "reports.page.write",
+    "report": "reports.page.report",
     "resume": "training.api.resume",
     "train": "training.api.train",
 }

@@ -36,9 +36,9 @@ def compare(
     from bough.comparison import tables
     from bough.comparison.compare import compare as make
     from bough.files import write_atomically
-    from bough.reports.page import checked
+    from bough.reports.page import check_target
 
-    target = None if markdown is None else checked(markdown)
+    target = None if markdown is None else check_target(markdown)
     found = make(runs, baseline=baseline, split=split, tasks=tasks.split(",") if tasks else None)
     if as_json:
         print(json.dumps(found.as_dict(), indent=1))
@@ -58,7 +58,7 @@ def report(
     tasks: Tasks = None,
 ) -> None:
     """Write the comparison of runs as one page that opens offline."""
-    from bough.reports.page import write
+    from bough.reports.page import report as write
 
     asked = tasks.split(",") if tasks else None
     print(write(runs, out, baseline=baseline, split=split, tasks=asked))

@@ -13,7 +13,7 @@ from bough.comparison import tables
 from bough.comparison.compare import compare
 from bough.inference.load import load
 from bough.inference.model import Answer, Model, Text
-from bough.reports import page
+from bough.reports.page import report
 from bough.survey import survey
 from bough.survey.survey import Result
 from bough.survey.survey_dir import SurveyDir
@@ -36,12 +36,12 @@ def show(out: Path) -> Result:
         return result
     comparison = compare([result.folder], baseline=result.baseline)
     tables.show(comparison)
-    report = page.write([result.folder], result.folder / "report.html", baseline=result.baseline)
+    page = report(result.folder, result.folder / "report.html", baseline=result.baseline)
     run = SurveyDir(result.folder).run(f"{SERVED}-s0").folder
     model = load(run)
     _answers(console, model)
     console.print(f"\n{model.plan}\n")
-    console.print(f"[bold]The report: {report}[/]", soft_wrap=True)
+    console.print(f"[bold]The report: {page}[/]", soft_wrap=True)
     console.print(f"[dim]{time.monotonic() - began:.0f} seconds. Next:[/]")
     for line in (
         f"bough serve {run}",

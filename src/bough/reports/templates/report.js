@@ -2,7 +2,7 @@
 // What a mark stands for, beside the pointer or the finger.
 const tip = document.body.appendChild(document.createElement("div"));
 tip.className = "tip";
-function said(target, event) {
+function tipOf(target, event) {
   if (target.dataset.tip) return target.dataset.tip;
   const heat = JSON.parse(target.dataset.heat), box = target.getBoundingClientRect();
   const place = (at, many) => Math.min(many - 1, Math.max(0, Math.floor(at * many)));
@@ -15,7 +15,7 @@ function point(event) {
   const target = event.target.closest && event.target.closest("[data-tip],[data-heat]");
   tip.classList.toggle("on", !!target);
   if (!target) return;
-  tip.textContent = said(target, event);
+  tip.textContent = tipOf(target, event);
   const wide = tip.offsetWidth, high = tip.offsetHeight;
   tip.style.left = Math.max(6, Math.min(innerWidth - wide - 6, event.clientX + 14)) + "px";
   tip.style.top = (event.clientY + high + 24 > innerHeight ? event.clientY - high - 12 : event.clientY + 16) + "px";
@@ -72,7 +72,7 @@ for (const cell of document.querySelectorAll(".confusion td[data-true]")) {
     for (const other of document.querySelectorAll(".confusion td.chosen")) other.classList.remove("chosen");
     for (const row of list.tBodies[0].rows)
       row.hidden = again ? row.dataset.more === "1"
-        : row.dataset.true !== cell.dataset.true || row.dataset.said !== cell.dataset.said;
+        : row.dataset.true !== cell.dataset.true || row.dataset.answer !== cell.dataset.answer;
     const empty = ![...list.tBodies[0].rows].some((row) => !row.hidden);
     list.nextElementSibling.hidden = !empty;
     if (again) return;
