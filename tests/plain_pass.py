@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
+from hypothesis import strategies as st
 from torch import Tensor
 
 from bough.data.packing import Pack
@@ -14,7 +15,9 @@ from bough.model.heads import exported
 from bough.model.network import Network
 from bough.model.transformer import Embeddings, Layer
 from bough.plan.plan import Cell, Plan
+from bough.recipe.tasks import Task
 from tests import tiny
+from tests.strategies import plans
 
 TASKS = {"a": tiny.task(), "b": tiny.task(number=True), "c": tiny.task(labels=("no", "yes"))}
 PLANS = [  # without late layers
@@ -113,8 +116,8 @@ def gradients(model: Network, value: Tensor) -> dict[str, Tensor | None]:
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not value.requires_grad:
         return dict.fromkeys(learning)
-    found = torch.autograd.grad(value, list(learning.values()), allow_unused=True)
-    return dict(zip(learning, found, strict=True))
+    arrived = torch.autograd.grad(value, list(learning.values()), allow_unused=True)
+    return dict(zip(learning, arrived, strict=True))
 
 
 def weighted(outputs: Tensor) -> Tensor:
@@ -142,8 +145,8 @@ def reach(plan: Plan, task: str) -> set[Cell]:
 
 def outputs_of(model: Network, pack: Pack) -> dict[str, Tensor]:
     with torch.no_grad():
-        found: dict[str, Tensor] = model(pack, all_sequences(model, len(pack.lengths)))
-        return found
+        outputs: dict[str, Tensor] = model(pack, all_sequences(model, len(pack.lengths)))
+        return outputs
 
 
 def check_against_hand(model: Network, pack: Pack) -> None:
@@ -158,9 +161,9 @@ def check_against_hand(model: Network, pack: Pack) -> None:
         torch.testing.assert_close(together[task], wanted, atol=1e-5, rtol=1e-4)
         alone = model(pack, {task: sequences})[task]
         torch.testing.assert_close(alone, wanted, atol=1e-5, rtol=1e-4)
-        found, right = gradients(model, weighted(alone)), gradients(model, weighted(wanted))
+        packed, right = gradients(model, weighted(alone)), gradients(model, weighted(wanted))
         mine = keys(cell for cell, names in users.items() if task in names)
-        for name, gradient in found.items():
+        for name, gradient in packed.items():
             if cell_of(name) not in mine:
                 assert gradient is None, f"{task} reaches {name}"
                 continue
@@ -168,3 +171,26 @@ def check_against_hand(model: Network, pack: Pack) -> None:
             assert (gradient is None) == (other is None), name
             if gradient is not None and other is not None:
                 assert torch.allclose(gradient, other, atol=2e-4, rtol=1e-3), name
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Plan, dict[str, Task]]:
+    """A plan with tasks of all forms that can read each other as it says."""
+    plan = draw(plans(max_tasks=3, max_layers=3, heads=4))
+    form = draw(st.sampled_from(["single", "joint", "twin"]))
+    tasks: dict[str, Task] = {}
+    for name in plan.order():
+        poolings = ["pooler"] if name in plan.pooled else ["cls", "mean"]
+        # A task that reads nothing may judge single texts, whoever reads it.
+        single = form == "single" or (not plan.reading(name) and draw(st.booleans()))
+        tasks[name] = tiny.task(
+            twin=not single and form == "twin",
+            joint=not single and form == "joint",
+            number=draw(st.booleans()),
+            pooling=draw(st.sampled_from(poolings)),
+            head=draw(st.sampled_from(["linear", "mlp"])),
+            width=6,
+            reads_as=draw(st.sampled_from(["logits", "probabilities", "hidden"])),
+            fusion=draw(st.sampled_from(["concat", "attention"])),
+        )
+    return plan, {name: tasks[name] for name in plan.tasks}

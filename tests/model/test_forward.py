@@ -24,36 +24,13 @@ from tests.plain_pass import (
     PLANS,
     TASKS,
     all_sequences,
+    cases,
     check_against_hand,
     gradients,
     outputs_of,
     weighted,
 )
 from tests.strategies import plans
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Plan, dict[str, Task]]:
-    """A plan with tasks of all forms that can read each other as it says."""
-    plan = draw(plans(max_tasks=3, max_layers=3, heads=4))
-    form = draw(st.sampled_from(["single", "joint", "twin"]))
-    tasks: dict[str, Task] = {}
-    for name in plan.order():
-        poolings = ["pooler"] if name in plan.pooled else ["cls", "mean"]
-        # A task that reads nothing may judge single texts, whoever reads it.
-        single = form == "single" or (not plan.reading(name) and draw(st.booleans()))
-        tasks[name] = tiny.task(
-            twin=not single and form == "twin",
-            joint=not single and form == "joint",
-            number=draw(st.booleans()),
-            pooling=draw(st.sampled_from(poolings)),
-            head=draw(st.sampled_from(["linear", "mlp"])),
-            width=6,
-            reads_as=draw(st.sampled_from(["logits", "probabilities", "hidden"])),
-            fusion=draw(st.sampled_from(["concat", "attention"])),
-        )
-    return plan, {name: tasks[name] for name in plan.tasks}
-
 
 # --- the packed pass is the plain one -------------------------------------------------------------
 

@@ -144,7 +144,6 @@ def attend(
     if qkv.is_cuda:
         return attend_padded(qkv, layout, heads, dropout, queries)
     tables = tuple(position_bias(table, max(layout.lengths)) for table in layout.biases)
-    queries = None if queries is None else queries.to(qkv.dtype)
     # Forward and backward are in the precision of the rows, whatever autocast would choose.
     with torch.autocast(qkv.device.type, enabled=False):
         out: Tensor = PackedAttention.apply(qkv, queries, layout, heads, dropout, *tables)
