@@ -24,8 +24,8 @@ FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both re
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = (
     "errors", "files", "paths", "formatting", "system", "signals", "recipe", "plan",
-    "scoring", "data.rows", "data.tables", "runs.run_dir", "runs.predictions",
-    "comparison", "inference.config", "cli",
+    "scoring.metrics", "scoring.statistics", "data.rows", "data.tables", "runs.run_dir",
+    "runs.predictions", "comparison", "inference.config", "cli",
 )  # fmt: skip
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "pyarrow", "datasets", "pandas")
 # A reader holds so much at a time: modules in a folder, lines of a module and of a function.

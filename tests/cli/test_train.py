@@ -93,7 +93,7 @@ def test_interrupted_at_once(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bough.training.setup.build", interrupt)
+        patch.setattr("bough.training.trainer.untrained_model", interrupt)
         assert bough("train", recipe, "-o", "run") == 130
     assert capsys.readouterr().err == "bough: interrupted\n"
     assert not Path("run").exists()

@@ -22,10 +22,10 @@ from bough.model.network import Network
 from bough.recipe.recipe import Recipe
 from bough.runs.console import Lines
 from bough.runs.run_dir import Run
+from bough.scoring.evaluate import predict
 from bough.training import trainer
 from bough.training.api import judge, resume, train
 from bough.training.cached_states import States
-from bough.training.evaluate import predict
 from bough.training.trainer import Failed
 from tests import folders
 from tests.finished import FEW, final, fresh, judged, logged, moved

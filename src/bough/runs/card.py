@@ -16,8 +16,8 @@ import yaml
 
 from bough import __version__
 from bough.errors import listed
-from bough.model.contamination import contaminated
 from bough.plan.plan import Plan
+from bough.recipe.contamination import contaminated
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.facts import Facts, texts_of
 

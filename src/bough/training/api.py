@@ -18,7 +18,7 @@ from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS
 from bough.runs.console import Display, Silent, progress
 from bough.runs.run_dir import Run, Writer
-from bough.training.evaluate import predict, score
+from bough.scoring.evaluate import predict, score
 from bough.training.trainer import FORM, Failed, Trainer
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,16 @@ from bough.errors import UserError
 from bough.inference.device import device_of
 from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
-from bough.model.network import Network
+from bough.inference.torch_model import MultiTaskModel
+from bough.model import pretrained
+from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, facts, predictions
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
+from bough.scoring.evaluate import predict, score
 from bough.scoring.metrics import selected
-from bough.training import setup
 from bough.training.cached_states import States
-from bough.training.evaluate import predict, score
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.state_cache import disk_limit
 from bough.training.step import NotFiniteError, StepResult
@@ -59,7 +61,7 @@ class Trainer:
         self.device = device_of(recipe.device)
         self.data = Data.gather(recipe)
         self.tasks = self.data.tasks
-        self.model, notes = setup.build(recipe, self.data)
+        self.model, notes = untrained_model(recipe, self.data)
         self.network = self.model.network.to(self.device)
         for note in [*self.data.notes(), *notes]:
             display.say(note)
@@ -308,3 +310,22 @@ class Trainer:
         self.stop = True
         with suppress(RuntimeError):  # it came while a line was being written
             self.display.say("stopping after this step; the run can be resumed")
+
+
+def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
+    """The untrained model of a recipe, and what there is to say about its encoder."""
+    encoder = pretrained.load(recipe.encoder)
+    plan = plan_of(recipe.plan, data.tasks, encoder.shape)
+    network = Network.pretrained(plan, data.tasks, encoder, recipe.training.seed)
+    longest = min(recipe.max_length, encoder.shape.longest)
+    notes = []
+    if plan.pooled and not encoder.weights("pooler"):
+        notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
+    if encoder.unused:
+        names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
+        notes.append(f"of the encoder, not used: {names} ({len(encoder.unused)} in all)")
+    # A model may be shown to others, who need not know the folders of this machine.
+    called = Path(encoder.source)
+    name = called.name if called.is_absolute() else encoder.source
+    facts = {"encoder": name, "saw_quora": encoder.saw_quora}
+    return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes

@@ -16,9 +16,9 @@ from bough.data.packing import by_tokens, collate
 from bough.data.rows import Rows
 from bough.model.losses import loss
 from bough.model.network import Network
+from bough.scoring import evaluate
+from bough.scoring.evaluate import predict, score
 from bough.scoring.metrics import Predictions
-from bough.training import evaluate
-from bough.training.evaluate import predict, score
 from tests import tiny
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bough.model.contamination import contaminated, saw_quora
+from bough.recipe.contamination import contaminated, saw_quora
 
 
 @pytest.mark.parametrize(
