@@ -19,7 +19,7 @@ import pytest
 from bough.errors import UserError
 from bough.inference import inputs, predict
 from bough.inference.inputs import Choice
-from bough.inference.model import WINDOW
+from bough.inference.model import WINDOW, Text
 from bough.inference.predict import answer_file
 from bough.inference.torch_model import MultiTaskModel
 from tests import serving
@@ -97,7 +97,8 @@ def test_a_task_asked_for_twice_answers_once(folder: str, tmp_path: Path) -> Non
 
 
 def test_a_row_with_two_texts_gets_both_answers(model: MultiTaskModel) -> None:
-    row = {"mood": "the old tree", "same": ("one", "two"), "near": ("one", "two")}
+    pair = ("one", "two")
+    row: dict[str, Text] = {"mood": "the old tree", "same": pair, "near": pair}
     (found,) = predict.answers(model, [("a", row)])
     assert found[0] == "a"
     assert list(found[1]) == ["mood", "same", "near"]

@@ -97,10 +97,11 @@ def test_which_display(monkeypatch: pytest.MonkeyPatch) -> None:
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    plain = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", plain)
     assert isinstance(for_terminal(), Lines)
     assert list(progress(range(3), 3, "counting")) == [0, 1, 2]
-    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    assert plain.getvalue() == ""
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert isinstance(for_terminal(), Panel)
     assert list(progress(range(3), 3, "counting")) == [0, 1, 2]
