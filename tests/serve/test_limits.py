@@ -179,6 +179,20 @@ def test_a_body_that_is_too_large_is_answered_on_the_wire(server: Server) -> Non
         assert client.post(ONE).status == 200
 
 
+def test_who_does_not_read_is_cut_off() -> None:
+    """Also with requests under way: their answers wait for those before them to be read."""
+    many = 100 * b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n"
+    with beside(model(), Settings(limits=Limits(timeout=0.5))) as url, connect(url) as raw:
+        began, rest = time.monotonic(), b""
+        raw.settimeout(0.2)
+        with suppress(ConnectionResetError, BrokenPipeError):
+            while True:
+                assert time.monotonic() - began < 60, "it is never cut off"
+                rest = rest or many
+                with suppress(TimeoutError):
+                    rest = rest[raw.send(rest) :]
+
+
 def test_bodies_under_way_have_a_limit_together() -> None:
     size = 2**18
     unfinished = post(b" " * (size - 9), size)

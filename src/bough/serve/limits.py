@@ -32,8 +32,9 @@ T = TypeVar("T")
 def limited_protocol(connections: int, timeout: float) -> type[H11Protocol]:
     """The protocol of one server's connections.
 
-    A connection without a request under way is idle. After `timeout` seconds it is closed, whatever
-    drips in; and when there are too many connections, the one that has been idle longest goes.
+    A connection is idle without a request under way, and while its client does not read. After
+    `timeout` seconds it is closed, whatever drips in; and when there are too many connections, the
+    one that has been idle longest goes.
     """
     idle: dict[LimitedProtocol, asyncio.TimerHandle] = {}  # in the order in which they became so
 
@@ -56,12 +57,21 @@ def limited_protocol(connections: int, timeout: float) -> type[H11Protocol]:
             super().on_response_complete()
             self._watch()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._watch()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._watch()
+
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self._unwatch()
 
         def _watch(self) -> None:
-            if self.cycle is not None and not self.cycle.response_complete:
+            asked = self.cycle is not None and not self.cycle.response_complete
+            if asked and not self.flow.write_paused:
                 self._unwatch()
             elif self not in idle:
                 idle[self] = self.loop.call_later(timeout, self._abort)

@@ -108,8 +108,8 @@ def _name(source: str | Path) -> str:
 def _warm(model: Model) -> None:
     """First answers, while nobody waits: a model that gives no numbers is no use to anyone."""
     for text in ("A first text.", ("A first text.", "A second text.")):
-        asked = tuple(n for n, t in model.tasks.items() if t.paired == isinstance(text, tuple))
-        answers = next(model.answer([(text, asked)])) if asked else {}
+        fitting = tuple(n for n, t in model.tasks.items() if t.paired == isinstance(text, tuple))
+        answers = next(model.answer([(text, fitting)])) if fitting else {}
         for task, answer in answers.items():
             number = answer.score if answer.value is None else answer.value
             if number is None or not math.isfinite(number):
