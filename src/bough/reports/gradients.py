@@ -46,7 +46,7 @@ def _known(cosine: float | None) -> bool:
 
 def _map(lines: Sequence[dict[str, Any]], pair: str, label: str) -> Figure:
     """Places down, time across, the cosine as colour."""
-    places = list(dict.fromkeys(p for e in lines for p, own in e["cosines"].items() if pair in own))
+    places = list(dict.fromkeys(p for e in lines for p, at in e["cosines"].items() if pair in at))
     steps = sorted({int(entry["step"]) for entry in lines})
     many = min(COLUMNS, len(steps))
     column = {step: i * many // len(steps) for i, step in enumerate(steps)}

@@ -37,34 +37,32 @@ def report(
     split: str = "dev",
     tasks: Sequence[str] | None = None,
 ) -> Path:
-    """Compare runs and write what they show as one page.
+    """Compare runs and write what they show as one page that opens offline.
 
     Args:
-        paths: A run directory, a survey or a folder of runs, or several of these.
-        out: The file to write: a page that opens offline with the ending .html, the tables alone
-            as Markdown with .md.
-        baseline: Label or plan of the variant that the others are held against; by default the
-            one with the most weights, which shares least.
-        split: The rows that scores are taken on, dev or test.
-        tasks: Only these; to be named where the runs do not all have the same tasks.
+        paths: A run directory, the directory of a survey or a folder of runs, or several of these.
+        out: The file to write: .html, or .md for the tables alone.
+        baseline: The variant that the others are held against, by its label or its plan. Left out,
+            the one that shares least.
+        split: Which rows: `dev` or `test`.
+        tasks: The tasks to compare, where not all runs have the same.
 
     Returns:
         The file that was written.
 
     Raises:
-        UserError: The runs cannot be compared, or the file cannot be written.
+        UserError: The runs cannot be compared, or there is no such folder to write to.
 
     Example:
-        >>> bough.report("runs/depth", out="depth.html", baseline="separate")
-        PosixPath('depth.html')
+        >>> bough.report(["runs/first", "runs/second"], "report.html").name
+        'report.html'
     """
     target = check_target(out)
     if target.suffix not in (".html", ".htm", ".md"):
         raise UserError(
             f"{target}: a report is written as .html or .md; choose one of these endings"
         )
-    several = [paths] if isinstance(paths, str | Path) else paths
-    comparison = compare(several, baseline=baseline, split=split, tasks=tasks)
+    comparison = compare(paths, baseline=baseline, split=split, tasks=tasks)
     write_atomically(target, markdown(comparison) if target.suffix == ".md" else page(comparison))
     return target
 
