@@ -74,8 +74,8 @@ class Routing:
                 for use in path
             ]
         # Nothing flows back; while the two share activations there is nothing to stop either.
-        shared = next((i for i, use in enumerate(path) if use != consumer_path[i]), len(path))
-        return [use._replace(grad="stop") if i >= shared else use for i, use in enumerate(path)]
+        fork = next((i for i, use in enumerate(path) if use != consumer_path[i]), len(path))
+        return [use._replace(grad="stop") if i >= fork else use for i, use in enumerate(path)]
 
     def _gradient_reaches(self, source: str, consumer: str) -> bool:
         """Whether all readings between the two let a gradient through to `source`'s path."""
