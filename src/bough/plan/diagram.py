@@ -14,10 +14,11 @@ from functools import cache
 from itertools import groupby, pairwise, permutations
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Template
 
 from bough.plan.plan import Adapter, Cell, Names, Plan
 from bough.plan.types import span
+from bough.templates import environment
 
 LETTER = 7.2  # about as wide as a letter of the type is
 BOX, PILL, GAP, PAD = 28, 19, 10, 16
@@ -98,16 +99,9 @@ def svg(plan: Plan, title: str | None = None) -> str:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("bough.plan"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["g"] = "{:g}".format
-    return environment.get_template("diagram.svg")
+    templates = environment("bough.plan", html=True)
+    templates.filters["g"] = "{:g}".format
+    return templates.get_template("diagram.svg")
 
 
 def _rows(plan: Plan) -> list[_Row]:
