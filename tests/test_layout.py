@@ -39,7 +39,6 @@ TESTED_ELSEWHERE = {
     "cli.serve": "in serve/test_main.py",
     "cli.survey": "in survey/test_survey.py and test_studies.py",
     "cli.worker": "a process, in survey/test_launcher.py",
-    "demo.show": "the demo itself, in demo/",
     "hub": "in model/test_pretrained.py and runs/test_card.py",
 }
 
