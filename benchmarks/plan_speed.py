@@ -77,10 +77,9 @@ def answering(args, tasks, examples, pretrained) -> None:
     from bough.model.network import Network, plan_of
 
     joint = dict.fromkeys(tasks, tasks["sts" if "sts" in tasks else "similarity"])
-    own = examples["sts" if "sts" in tasks else "similarity"]
-    numbers = np.arange(256)
-    batch = collate({"x": own}, {"x": numbers})
-    index = dict.fromkeys(joint, batch.index["x"])
+    pairs = examples["sts" if "sts" in tasks else "similarity"]
+    batch = collate({"x": pairs}, {"x": np.arange(256)})
+    sequence_index = dict.fromkeys(joint, batch.index["x"])
 
     def network(plan: str, names) -> Network:
         chosen = {n: joint[n] for n in names}
@@ -92,11 +91,11 @@ def answering(args, tasks, examples, pretrained) -> None:
     @torch.inference_mode()
     def three(i: int) -> None:
         for name, model in alone.items():
-            model(batch.pack, {name: index[name]})
+            model(batch.pack, {name: sequence_index[name]})
 
     @torch.inference_mode()
     def one(model: Network) -> None:
-        model(batch.pack, index)
+        model(batch.pack, sequence_index)
 
     variants = {"three models": three} | {p: (lambda i, m=m: one(m)) for p, m in together.items()}
     ones = {name: [1.0] * (args.rounds + 2) for name in variants}

@@ -48,7 +48,7 @@ def setting(args) -> tuple:
     }
     pretrained = load("minilm")
     examples = {
-        n: Examples.of(tasks[n], own, pretrained.tokenizer, 512) for n, own in train.items()
+        n: Examples.of(tasks[n], rows, pretrained.tokenizer, 512) for n, rows in train.items()
     }
     return tasks, train, pretrained, examples
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from bough.data.dataset import Data
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
-from bough.training import setup
+from bough.training.trainer import untrained_model
 
 FEW: dict[str, Any] = {"steps": 4, "evaluate_rows": 8}
 
@@ -33,7 +33,7 @@ def final(run: Run) -> dict[str, Tensor]:
 
 def fresh(recipe: Mapping[str, Any]) -> dict[str, Tensor]:
     told = Recipe.read(recipe)
-    return setup.build(told, Data.gather(told))[0].network.state_dict()
+    return untrained_model(told, Data.gather(told))[0].network.state_dict()
 
 
 def moved(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> set[str]:

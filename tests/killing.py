@@ -23,7 +23,7 @@ import sklearn.metrics
 import torch
 
 from bough.cli import main
-from bough.inference.torch_model import load
+from bough.inference.load import load
 from bough.runs.run_dir import Run
 from bough.training import api
 

@@ -14,6 +14,7 @@ from bough.data.examples import Examples
 from bough.data.packing import Pack
 from bough.data.rows import Rows
 from bough.model.attention import Layout
+from bough.model.dropout import DropoutGenerator
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import Encoder
 from bough.model.transformer import Embeddings, Layer, Pooler
@@ -96,8 +97,8 @@ def trunk(source: Encoder) -> nn.ModuleDict:
     return nn.ModuleDict(places)
 
 
-def walk(places: nn.ModuleDict, pack: Pack, firsts: bool = False) -> Tensor:
-    """The plain pass through all layers: [tokens, d], or with `firsts` [texts, d]."""
+def encode(places: nn.ModuleDict, pack: Pack, cls_only: bool = False) -> Tensor:
+    """The plain pass through all layers: [tokens, d], or with `cls_only` [texts, d]."""
     embeddings = places["embeddings"]
     assert isinstance(embeddings, Embeddings)
     relative = embeddings.relative
@@ -106,7 +107,7 @@ def walk(places: nn.ModuleDict, pack: Pack, firsts: bool = False) -> Tensor:
     layers = [module for place, module in places.items() if place.startswith("layer")]
     for layer in layers[:-1]:
         h = layer(h, layout, None)
-    out: Tensor = layers[-1](h, layout, None, firsts)
+    out: Tensor = layers[-1](h, layout, None, cls_only)
     return out
 
 
@@ -143,11 +144,19 @@ def network(
     made = plan if isinstance(plan, Plan) else plan_of(plan, tasks, source.shape)
     model = Network.pretrained(made, tasks, source, seed)
     if stir:
-        generator = torch.Generator().manual_seed(seed + 1)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn(parameter.shape, generator=generator) * stir)
+        add_noise(model, stir, seed + 1)
     return model
+
+
+@torch.no_grad()
+def add_noise(module: nn.Module, scale: float, seed: int = 1) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
+
+
+def dropout(seed: int = 0, rate: float = 0.3) -> DropoutGenerator:
+    return DropoutGenerator(torch.Generator().manual_seed(seed), rate)
 
 
 def rows(texts: list[tuple[str, ...]], labels: list[int] | list[float] | None = None) -> Rows:

@@ -22,15 +22,17 @@ from bough.data.rows import Rows
 from bough.errors import UserError
 from bough.export import export
 from bough.inference import onnx_model
-from bough.inference.base import Text
+from bough.inference.folder import save_metadata
+from bough.inference.load import load_torch
+from bough.inference.model import Text
 from bough.inference.predict import answer_file
-from bough.inference.torch_model import MultiTaskModel, load
+from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
 from bough.plan.encoder_shape import FAMILIES
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
 from tests import folders, serving, tiny
-from tests.test_network import cases
+from tests.plain_pass import cases
 
 CLOSE = 1e-4
 TASKS = {
@@ -309,8 +311,7 @@ def test_the_card_is_of_what_was_written(int8: bool, run: Path, tmp_path: Path) 
     told: list[str] = []
     out = export.write_onnx(run, tmp_path / "x", int8=int8, tolerance=1, tell=told.append)
     body = (out / "README.md").read_text(encoding="utf-8")
-    assert "bough serve FOLDER --runtime onnx" in body
-    assert "bough.load" not in body
+    assert "bough serve FOLDER\n" in body
     code = body.split("```python\n")[1].split("```")[0]
     exec(code.replace('"this folder"', repr(str(out))), {})
     size = sum(file.stat().st_size for file in out.glob("*.onnx"))
@@ -318,7 +319,7 @@ def test_the_card_is_of_what_was_written(int8: bool, run: Path, tmp_path: Path) 
     written = onnx_model.load(out, threads=1)
     scores = written.facts["scores"]["dev"]["tasks"]
     if not int8:
-        assert scores == load(run).facts["scores"]["dev"]["tasks"]
+        assert scores == load_torch(run).facts["scores"]["dev"]["tasks"]
         return
     assert written.facts["scores"].keys() == {"dev"}
     for line in told:  # "questions: accuracy fp32 0.5000  int8 0.6000  change +0.1000"
@@ -389,7 +390,7 @@ def test_a_graph_beside_another_models_config(
 ) -> None:
     own = {name: TWINS[name] for name in "acd"}
     exported(model_of("full", own), tmp_path)
-    model_of(plan, tasks if len(tasks) == 3 else own | tasks).save_words(tmp_path)
+    save_metadata(model_of(plan, tasks if len(tasks) == 3 else own | tasks), tmp_path)
     with pytest.raises(UserError, match=re.escape(f"beside it ({said}); export the run anew")):
         onnx_model.load(tmp_path)
 

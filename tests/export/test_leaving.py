@@ -1,4 +1,4 @@
-"""Leaving bough as users do: `bough export`, `bough serve --runtime onnx`, transformers."""
+"""Leaving bough as users do: `bough export`, `bough serve` of an ONNX folder, transformers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 from bough.cli import main
 from bough.export import export
-from bough.inference.base import Text
-from bough.inference.torch_model import load
+from bough.inference.load import load
+from bough.inference.model import Text
 from bough.runs.run_dir import Run
 from tests import folders
 from tests.serving import Client, served
@@ -83,14 +83,14 @@ def graph(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("out") / "onnx"
     words = [sys.executable, "-m", "bough", "export", str(run), "--onnx", str(folder)]
     told = subprocess.run(words, capture_output=True, text=True, env=QUIET, check=True)
-    assert told.stdout == f"{folder}: serve it with: bough serve {folder} --runtime onnx\n"
+    assert told.stdout == f"{folder}: serve it with: bough serve {folder}\n"
     return folder
 
 
 def test_both_runtimes_serve_the_same_answers(run: Path, graph: Path) -> None:
     offline = [{t: a.plain() for t, a in each.items()} for each in load(run).predict(TEXTS)]
-    for folder, runtime in ((run, "torch"), (graph, "onnx")):
-        with served(folder, "--runtime", runtime) as server:
+    for folder in (run, graph):
+        with served(folder) as server:
             client = Client(server.url)
             together = client.ask(TEXTS)
             assert together.status == 200
@@ -101,17 +101,11 @@ def test_both_runtimes_serve_the_same_answers(run: Path, graph: Path) -> None:
             client.close()
 
 
-def test_what_the_onnx_runtime_does_not_serve(run: Path, graph: Path, bough: Bough) -> None:
-    for words, said in (
-        ([run, "--runtime", "onnx"], "bough export RUN --onnx"),
-        ([graph], "--runtime onnx"),
-        ([graph, "--runtime", "onnx", "--device", "mps"], "set it to cpu"),
-        ([graph, "--runtime", "tensorrt"], "expected torch, or onnx"),
-    ):
-        told = bough("serve", *words, "--port", "0")
-        assert told.code == 2, told.err
-        assert said in told.err
-        assert told.err.count("\n") == 1
+def test_an_onnx_folder_is_served_on_the_cpu_only(graph: Path, bough: Bough) -> None:
+    told = bough("serve", graph, "--device", "mps", "--port", "0")
+    assert told.code == 2, told.err
+    assert "set it to cpu" in told.err
+    assert told.err.count("\n") == 1
 
 
 def test_int8_is_reported_and_accepted(run: Path, tmp_path: Path, bough: Bough) -> None:

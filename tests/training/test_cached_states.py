@@ -156,10 +156,10 @@ def test_large_states_are_computed_where_they_stay(
     monkeypatch.setattr(packing, "by_tokens", partial(by_tokens, budget=8))
     files: list[set[int]] = []
 
-    def run(walk: PackedForward, last: int) -> Any:
+    def run(forward: PackedForward, last: int) -> Any:
         found = tmp_path.glob("mapped/.*.part")
         files.append({file.stat().st_size for file in found})
-        return walked(walk, last)
+        return walked(forward, last)
 
     walked = PackedForward.run
     monkeypatch.setattr(PackedForward, "run", run)
@@ -168,7 +168,7 @@ def test_large_states_are_computed_where_they_stay(
     for name, e in kept.items():
         assert len(e.cached) == len(plain[name].cached)
         for one, other in zip(e.cached, plain[name].cached, strict=True):
-            assert (one.walkers, one.origin) == (other.walkers, other.origin)
+            assert (one.task_uses, one.origin) == (other.task_uses, other.origin)
             torch.testing.assert_close(one.rows, other.rows)
             assert np.array_equal(one.bounds, other.bounds)
             assert one.rows.nbytes + 128 in set().union(*files), "at its full size"

@@ -9,8 +9,7 @@ import torchjd.aggregation as jd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bough.errors import UserError
-from bough.recipe.methods import COMBINATIONS, read
+from bough.recipe.methods import COMBINATIONS
 from bough.training.gradient_weighting import GradientWeighting, Projector, cagrad, pcgrad
 
 TASKS = tuple("abcdefgh")
@@ -301,30 +300,3 @@ def test_gradvac_goes_on_after_a_reload():
     second = GradientWeighting("gradvac", first.generator)
     second.load_state_dict(first.state_dict())
     assert steps(second, range(5, 10)) == expected[5:]
-
-
-# --- texts ---
-
-
-def test_parse():
-    assert read("cagrad", COMBINATIONS) == ("cagrad", 0.4)
-    assert read(" cagrad : 0.7", COMBINATIONS) == ("cagrad", 0.7)
-    assert read("pcgrad", COMBINATIONS)[0] == "pcgrad"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("pc-grad", "did you mean 'pcgrad'"),
-        ("nash", "none of sum, mean"),
-        ("pcgrad:2", "takes no number"),
-        ("cagrad:x", "from 0 on"),
-        ("cagrad:-1", "from 0 on"),
-        ("cagrad:inf", "from 0 on"),
-        ("gradvac:2", "between 0 and 1"),
-        ("fairgrad:0", "above 0"),
-    ],
-)
-def test_mistakes(text, message):
-    with pytest.raises(UserError, match=message):
-        read(text, COMBINATIONS)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bough.errors import UserError
-from bough.recipe.methods import read_sampling
+from bough.recipe.methods import parse_sampling
 from bough.training.sampling import BySize, Sampler, parse
 
 SIZES = {"para": 141_506, "sst": 8_544, "sts": 6_040}
@@ -219,7 +219,7 @@ def test_unknown_texts(text, message):
     with pytest.raises(UserError, match=message):
         make(text)
     with pytest.raises(UserError, match=message):
-        read_sampling(text)
+        parse_sampling(text)
 
 
 def test_spaces_do_not_matter():

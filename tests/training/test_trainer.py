@@ -17,17 +17,19 @@ import bough
 from bough.data.dataset import Data
 from bough.data.examples import Examples
 from bough.errors import UserError
+from bough.inference.load import load_torch
 from bough.model.network import Network
 from bough.recipe.recipe import Recipe
 from bough.runs.console import Lines
 from bough.runs.run_dir import Run
+from bough.scoring.evaluate import predict
 from bough.training import trainer
 from bough.training.api import judge, resume, train
 from bough.training.cached_states import States
-from bough.training.evaluate import predict
 from bough.training.trainer import Failed
 from tests import folders
 from tests.finished import FEW, final, fresh, judged, logged, moved
+from tests.same import predictions
 
 
 def test_the_loss_falls_on_each_task(tiny_folder: Path, tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_the_end_is_judged_by_the_kept_states(
             for number in (own["metric"], "loss", "interval"):
                 assert own[number] == pytest.approx(known[number], rel=1e-3), (task, number)
     for task in folders.TASKS:
-        one, other = (run.predictions(task, "dev") for run in (kept, plain))
+        one, other = (predictions(run, task, "dev") for run in (kept, plain))
         if task != "similarity":
             assert [row["predicted"] for row in one] == [row["predicted"] for row in other]
         assert len(one) == len(other) == 16
@@ -271,7 +273,7 @@ def test_what_a_finished_run_holds(tiny_folder: Path, tmp_path: Path) -> None:
     environment = run.environment
     assert environment["packages"]["bough"] == bough.__version__
     assert environment["data"]["questions"]["train"]["rows"] == 64
-    answers = run.predictions("sentiment", "dev")
+    answers = predictions(run, "sentiment", "dev")
     lines = (rows / "sentiment-dev.csv").read_text().splitlines()[1:]
     assert [row["label"] for row in answers] == [line.rpartition(",")[2] for line in lines]
     for row in answers:
@@ -280,7 +282,7 @@ def test_what_a_finished_run_holds(tiny_folder: Path, tmp_path: Path) -> None:
         assert f"p({row['predicted']})" == max(shares, key=lambda k: shares[k])
     right = np.mean([row["label"] == row["predicted"] for row in answers])
     assert right == pytest.approx(run.scores["dev"]["tasks"]["sentiment"]["accuracy"])
-    values = [float(row["predicted"]) for row in run.predictions("similarity", "dev")]
+    values = [float(row["predicted"]) for row in predictions(run, "similarity", "dev")]
     assert all(0 <= value <= 5 for value in values)
     text = json.dumps([run.scores, run.cost, environment, list(run.metrics())], allow_nan=False)
     assert "NaN" not in text
@@ -288,7 +290,7 @@ def test_what_a_finished_run_holds(tiny_folder: Path, tmp_path: Path) -> None:
 
 def test_the_cost_of_a_run(tiny_folder: Path, tmp_path: Path) -> None:
     run = train(folders.small(tiny_folder, epochs=1, plan="split@1"), tmp_path / "run")
-    cost, model = run.cost, bough.load(run.folder)
+    cost, model = run.cost, load_torch(run.folder)
     weights = sum(p.numel() for p in model.network.parameters())
     assert cost["parameters"] == cost["learning_parameters"] == weights
     assert cost["bytes_to_serve"] == 4 * weights

@@ -19,7 +19,7 @@ from bough.recipe.tasks import Task
 class CachedStates(NamedTuple):
     """The states of sequences at a row of the plan, known from an earlier pass."""
 
-    walkers: tuple[tuple[str, str], ...]  # who goes on from them: (task, reader)
+    task_uses: tuple[tuple[str, str], ...]  # who goes on from them: (task, consumer)
     origin: tuple[str, str]
     rows: Tensor  # [all rows, d]
     bounds: Ints  # sequence i is rows[bounds[i] : bounds[i + 1]]

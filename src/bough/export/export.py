@@ -21,11 +21,14 @@ import numpy as np
 import bough
 from bough.data.dataset import Data
 from bough.data.rows import Rows
+from bough.data.tokens import Text, text_of
 from bough.errors import UserError
-from bough.inference.base import Model, Text, text_of
+from bough.inference.folder import save_metadata
+from bough.inference.load import load_torch
+from bough.inference.model import Model
 from bough.inference.onnx_model import load as load_onnx
 from bough.inference.onnx_names import PAIRS_FILE, TEXTS_FILE
-from bough.inference.torch_model import MultiTaskModel, load
+from bough.inference.torch_model import MultiTaskModel
 from bough.model.losses import answers
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
@@ -67,7 +70,7 @@ def write_onnx(
     tell: Tell = print,
 ) -> Path:
     """The model of a run or folder as ONNX; with `int8` only if no task's dev score drops more."""
-    model = load(source)
+    model = load_torch(source)
     rows = _dev_rows(source) if int8 else {}
     with new_folder(folder) as part:
         export_model(model, part, int8)
@@ -76,7 +79,7 @@ def write_onnx(
         if int8:
             scores = _check(model, written, rows, tolerance, tell)
             written.facts["scores"] = {"dev": {"tasks": scores}}
-            written.save_words(part)
+            save_metadata(written, part)
     return Path(folder)
 
 
@@ -102,7 +105,7 @@ def export_model(model: MultiTaskModel, folder: Path, int8: bool = False) -> Non
         facts["cost"] = {**facts["cost"], "bytes_to_serve": size}
     if int8:
         facts.pop("scores", None)  # those of fp32
-    replace(model, facts=facts).save_words(folder)
+    save_metadata(replace(model, facts=facts), folder)
 
 
 def _save(graph: ModelProto, file: Path) -> None:

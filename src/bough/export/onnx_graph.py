@@ -1,4 +1,4 @@
-"""The network as an ONNX graph: the same rows, cells and streams that `walk` passes.
+"""The network as an ONNX graph: the same rows, cells and streams that `PackedForward` passes.
 
 The graph takes one *bucket*: texts of equal length, `ids` and `types` [n, length], so there is no
 padding and no mask. Between attentions the states are one matrix, a row per token, [n length, d].
@@ -21,10 +21,10 @@ from bough.export.onnx_heads import array, linear, norm, write_export, write_hea
 from bough.export.onnx_nodes import Array, Graph
 from bough.inference.onnx_names import ASKED, IDS, SIDES, TYPES, joined, read_name, vector_name
 from bough.model.adapters import PAL, Bottleneck, LoRA, LowRank, Narrow
-from bough.model.attention import bucket
-from bough.model.forward import READ, Use
+from bough.model.attention import position_bucket
 from bough.model.heads import Dense, Head, hidden_size
 from bough.model.network import Network
+from bough.model.routing import READ, RowUse
 from bough.model.transformer import Embeddings, Layer, Pooler
 from bough.plan.plan import Cell
 
@@ -70,7 +70,7 @@ class _Texts:
         self.network = network
         self.plan, self.tasks, self.shape = network.plan, network.tasks, network.shape
         self.graph = Graph(int8)
-        self.uses = {t: network.route.plain[t, t] for t in self.plan.tasks}
+        self.uses = {t: network.routing.in_evaluation[t, t] for t in self.plan.tasks}
         self.vectors: dict[str, str] = {}
         self.firsts: set[str] = set()  # states that have each text's first token alone
         self.heads: dict[str, tuple[str, str]] = {}  # outputs, hidden
@@ -116,7 +116,7 @@ class _Texts:
         if end == rows:
             self.vectors |= dict.fromkeys(tasks, value)
             return
-        parts: dict[Use, list[str]] = {}
+        parts: dict[RowUse, list[str]] = {}
         for task in tasks:
             parts.setdefault(self.uses[task][end], []).append(task)
         for part in parts.values():
@@ -141,7 +141,7 @@ class _Texts:
 
         return graph.when(graph.once(("asked", *wanted), any_asked), write, empty)
 
-    def _pass(self, row: int, use: Use, tasks: Sequence[str], state: str) -> str:
+    def _pass(self, row: int, use: RowUse, tasks: Sequence[str], state: str) -> str:
         graph = self.graph
         if use.cell is None:
             return state
@@ -200,7 +200,8 @@ class _Texts:
         table, graph, longest = array(relative.weight), self.graph, self.shape.longest
 
         def by_distance() -> Array:
-            value: Array = table[bucket(torch.arange(1 - longest, longest), len(table)).numpy()]
+            distances = torch.arange(1 - longest, longest)
+            value: Array = table[position_bucket(distances, len(table)).numpy()]
             return value
 
         def write() -> str:
@@ -333,7 +334,7 @@ class _Layer:
         graph, module = self.graph, adapter.parts[part]
         assert isinstance(module, Narrow)
         small = linear(graph, x, f"{name}.{part}.down", module.down)
-        small = graph.op("Gelu", small) if module.bent else small
+        small = graph.op("Gelu", small) if module.nonlinear else small
         return linear(graph, small, f"{name}.{part}.up", module.up)
 
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from bough.data.packing import by_tokens
 from bough.data.tokens import Ints, Sequences
 from bough.errors import UserError
-from bough.inference.base import Form, Model, read_words
+from bough.inference.folder import read_metadata
+from bough.inference.model import Form, Model
 from bough.inference.onnx_names import (
     ASKED,
     IDS,
@@ -120,7 +121,7 @@ def load(source: str | Path, threads: int | None = None) -> OnnxModel:
         raise UserError(
             f"{folder}: there is no {TEXTS_FILE}; write a folder with: bough export RUN --onnx DIR"
         )
-    network, tokenizer, longest, facts = read_words(folder)
+    network, tokenizer, longest, facts = read_metadata(folder)
     texts = _fitting(folder / TEXTS_FILE, threads, network, texts_form(network))
     twin = any(task.twin for task in network.tasks.values())
     pairs = _fitting(folder / PAIRS_FILE, threads, network, pairs_form(network)) if twin else None

@@ -13,12 +13,12 @@ import torch
 from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.files import DiskFullError
-from bough.inference.torch_model import load
+from bough.inference.load import load_torch
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS
 from bough.runs.console import Display, Silent, progress
 from bough.runs.run_dir import Run, Writer
-from bough.training.evaluate import predict, score
+from bough.scoring.evaluate import predict, score
 from bough.training.trainer import FORM, Failed, Trainer
 
 
@@ -28,7 +28,25 @@ def train(
     overrides: Sequence[str] = (),
     display: Display | None = None,
 ) -> Run:
-    """Train what the recipe says and return its run directory."""
+    """Train what a recipe says.
+
+    Args:
+        recipe: A YAML file, a mapping of the same keys, or a `Recipe`.
+        out: The run's directory; else `runs/RECIPE'S-NAME`.
+        overrides: Settings `a.b=c`, as those of `bough train --set`.
+        display: What is told of every step; nothing by default.
+
+    Returns:
+        The finished run; `bough.load` opens its model.
+
+    Raises:
+        UserError: The recipe or its data cannot be used, or `out` has a run already.
+
+    Example:
+        >>> run = bough.train("recipe.yaml", out="runs/split", overrides=["plan=split@1"])
+        >>> run.plan, run.finished
+        ('split@1', True)
+    """
     resolved = Recipe.read(recipe, overrides).anchored()
     writer = Writer.start(Path(out).expanduser() if out is not None else new_folder(recipe))
     with _closing(writer, display or Silent()) as shown, _threads(resolved.threads):
@@ -37,7 +55,16 @@ def train(
 
 
 def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Run:
-    """Go on with a run that was stopped or killed, as if nothing had happened."""
+    """Go on with a run that was stopped or killed, as if nothing had happened.
+
+    Args:
+        folder: The run's directory.
+        display: What is told of every step; nothing by default.
+
+    Example:
+        >>> bough.resume("runs/stopped").finished
+        True
+    """
     run = Run.open(folder)
     if run.finished:
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
@@ -55,7 +82,7 @@ def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
     if split not in SPLITS:
         raise UserError(f"--split {split!r}: expected {', '.join(SPLITS)}")
     data = Data.gather(Recipe.read(run.recipe_file), [split])
-    model = load(run.folder)
+    model = load_torch(run)
     every = data.examples(split, model.tokenizer, model.longest)
     examples = {name: source for name, source in every.items() if source.targets is not None}
     if not examples:

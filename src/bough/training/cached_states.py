@@ -23,12 +23,13 @@ from torch import Tensor
 from bough.data.examples import CachedStates, Examples
 from bough.data.packing import packs
 from bough.data.tokens import Ints
-from bough.model.forward import READ, PackedForward
+from bough.model.forward import PackedForward
 from bough.model.network import Network
+from bough.model.routing import READ
 from bough.training.state_cache import StateCache, cache_folder, disk_limit
 
 IN_MEMORY = 2**30  # bytes; more is left on disk and mapped
-VERSION = 1  # of what the states are: part of every key
+VERSION = 2  # of what the states are: part of every key
 
 
 class States:
@@ -36,7 +37,7 @@ class States:
 
     def __init__(self, network: Network, folder: Path | None = None):
         self.network = network
-        self.first = network.route.fixed
+        self.first = network.routing.frozen_rows
         self.cache = StateCache(cache_folder() if folder is None else folder)
         self._digests: dict[str, str] = {}
 
@@ -52,10 +53,10 @@ class States:
 
     def size(self, task: str, examples: Examples) -> int:
         """What these examples' states take, in bytes."""
-        route = self.network.route
-        ways = {tuple(route.plain[walker][: self.first]) for walker in route.walkers(task)}
+        routing = self.network.routing
+        paths = {tuple(routing.in_evaluation[use][: self.first]) for use in routing.task_uses(task)}
         rows, width = self._shape(examples)
-        return len(ways) * rows * width * 4
+        return len(paths) * rows * width * 4
 
     def of_all(self, examples: Mapping[str, Examples]) -> dict[str, Examples]:
         """All with their states, or all without: the tasks of a batch go on from one row."""
@@ -76,7 +77,7 @@ class States:
 
     def _bounds(self, examples: Examples) -> Ints:
         """Where each sequence's rows begin and end: one per token, a single one once read out."""
-        read = self.first > self.network.route.places.index(READ)
+        read = self.first > self.network.routing.rows.index(READ)
         sequences = examples.sequences
         return np.arange(len(sequences) + 1) if read else sequences.bounds
 
@@ -84,14 +85,14 @@ class States:
         return int(self._bounds(examples)[-1]), self.network.shape.width
 
     def _key(self, task: str, examples: Examples) -> str:
-        """What the states depend on: the fixed weights on the task's ways, and the texts."""
+        """What the states depend on: the fixed weights on the task's paths, and the texts."""
         digest = hashlib.sha256()
-        route = self.network.route
-        for walker in route.walkers(task):
-            uses = route.uses[walker][: self.first]
-            cells = [use.cell.key for use in uses if use.cell is not None]
+        routing = self.network.routing
+        for task_use in routing.task_uses(task):
+            path = routing.in_training[task_use][: self.first]
+            cells = [use.cell.key for use in path if use.cell is not None]
             weights = [self._weights(key) for key in cells]
-            facts = [VERSION, walker, weights, cells, vars(self.network.shape)]
+            facts = [VERSION, task_use, weights, cells, vars(self.network.shape)]
             digest.update(json.dumps(facts).encode())
         sequences = examples.sequences
         for array in (sequences.ids, sequences.types, sequences.bounds):
@@ -116,7 +117,7 @@ class States:
             return None
         bounds = self._bounds(examples)
         return tuple(
-            CachedStates(tuple(map(_pair, what["walkers"])), _pair(what["origin"]), rows, bounds)
+            CachedStates(tuple(map(_pair, what["task_uses"])), _pair(what["origin"]), rows, bounds)
             for what, rows in entry
         )
 
@@ -133,7 +134,7 @@ class States:
             self.cache.make_room(size)
             if states is None:
                 states = self._compute(task, examples, partial(self.cache.new_array, key))
-            entry = [({"walkers": s.walkers, "origin": s.origin}, s.rows) for s in states]
+            entry = [({"task_uses": s.task_uses, "origin": s.origin}, s.rows) for s in states]
             self.cache.save(key, entry, filled=large)
         except OSError:  # a full or read-only cache is no reason to stop a run
             return states
@@ -152,12 +153,12 @@ class States:
         for numbers, pack in packs(examples.sequences):
             tasks = [(task,)] * len(numbers)
             walk = PackedForward(
-                self.network.route, self.network.cells, pack.to(device), tasks, None
+                self.network.routing, self.network.cells, pack.to(device), tasks, None
             )
             for group in walk.run(self.first):
                 rows, at = group.rows.cpu(), 0
                 for stream in group.streams:
-                    kind = stream.walkers, stream.origin
+                    kind = stream.task_uses, stream.origin
                     if kind not in states:
                         states[kind] = CachedStates(*kind, new(len(states), shape), bounds)
                     start = int(bounds[numbers[stream.sequence]])

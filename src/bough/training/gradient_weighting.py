@@ -42,7 +42,7 @@ class GradientWeighting:
     """Coefficients for one method, with what it remembers between steps."""
 
     def __init__(self, method: str, generator: torch.Generator):
-        self.name, self.number = methods.read(method, methods.COMBINATIONS)
+        self.name, self.number = methods.parse(method, methods.COMBINATIONS)
         self.generator = generator
         self.targets: dict[str, dict[str, float]] = {}  # GradVac's, by group and pair of tasks
 

@@ -253,7 +253,7 @@ class Famo(Learned):
 
 def parse(text: str, weights: Mapping[str, float], generator: torch.Generator) -> Weighting:
     """The weighting that `training.weighting` names, on top of each task's given weight."""
-    name, number = methods.read(text, methods.WEIGHTINGS)
+    name, number = methods.parse(text, methods.WEIGHTINGS)
     match name:
         case "static":
             return Static(weights)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bough.errors import UserError
-from bough.recipe.methods import read_sampling
+from bough.recipe.methods import parse_sampling
 
 
 class Sampler(ABC):
@@ -177,7 +177,7 @@ def parse(
     for task, size in sizes.items():
         if size < 1:
             raise UserError(f"task {task!r} has no training rows; give it some or leave it out")
-    word, numbers = read_sampling(text)
+    word, numbers = parse_sampling(text)
     tasks, counts = tuple(sizes), tuple(sizes.values())
     if steps_per_epoch is not None and word in ("method1", "method2", "method3", "in-turn"):
         raise UserError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,19 @@ from bough import signals
 from bough.data.dataset import Data
 from bough.data.examples import Examples
 from bough.errors import UserError
-from bough.inference.torch_model import device_of, load
-from bough.model.network import Network
+from bough.inference.device import device_of
+from bough.inference.folder import save_metadata
+from bough.inference.load import load_torch
+from bough.inference.torch_model import MultiTaskModel
+from bough.model import pretrained
+from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
-from bough.runs import card, cost, predictions
+from bough.runs import cost, facts, predictions
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
+from bough.scoring.evaluate import predict, score
 from bough.scoring.metrics import selected
-from bough.training import setup
 from bough.training.cached_states import States
-from bough.training.evaluate import predict, score
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.state_cache import disk_limit
 from bough.training.step import NotFiniteError, StepResult
@@ -57,7 +61,7 @@ class Trainer:
         self.device = device_of(recipe.device)
         self.data = Data.gather(recipe)
         self.tasks = self.data.tasks
-        self.model, notes = setup.build(recipe, self.data)
+        self.model, notes = untrained_model(recipe, self.data)
         self.network = self.model.network.to(self.device)
         for note in [*self.data.notes(), *notes]:
             display.say(note)
@@ -109,7 +113,7 @@ class Trainer:
         where = {**cost.environment(), "data": self.data.digests()}
         self.writer.write_json("environment.json", where)
         self.writer.run.model.mkdir(exist_ok=True)
-        self.model.save_words(self.writer.run.model)
+        save_metadata(self.model, self.writer.run.model)
 
     def _same_rows(self) -> None:
         """Rows that changed since the run began would make it go on as neither run."""
@@ -243,7 +247,7 @@ class Trainer:
 
     def _finish(self, progress: Progress) -> None:
         """The best model once more on every split that has rows; then the run is done."""
-        best = load(self.writer.run.folder)
+        best = load_torch(self.writer.run)
         best.network.to(self.device)
         if all(schedule.frozen for schedule in self.schedules):
             # What no phase let learn has the states that were kept for judging on the way.
@@ -275,11 +279,11 @@ class Trainer:
         best.facts |= {
             "scores": scores,
             "cost": spent,
-            "data": card.data_of(self.tasks, self.data.rows),
-            "examples": card.examples_of({n: rows["dev"] for n, rows in self.data.rows.items()}),
+            "data": facts.data_of(self.tasks, self.data.rows),
+            "examples": facts.examples_of({n: rows["dev"] for n, rows in self.data.rows.items()}),
             "training": self._settings(progress.total),
         }
-        best.save_words(self.writer.run.model)
+        save_metadata(best, self.writer.run.model)
         self.writer.write_json("scores.json", scores)
 
     def _settings(self, steps: int) -> dict[str, Any]:
@@ -306,3 +310,22 @@ class Trainer:
         self.stop = True
         with suppress(RuntimeError):  # it came while a line was being written
             self.display.say("stopping after this step; the run can be resumed")
+
+
+def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
+    """The untrained model of a recipe, and what there is to say about its encoder."""
+    encoder = pretrained.load(recipe.encoder)
+    plan = plan_of(recipe.plan, data.tasks, encoder.shape)
+    network = Network.pretrained(plan, data.tasks, encoder, recipe.training.seed)
+    longest = min(recipe.max_length, encoder.shape.longest)
+    notes = []
+    if plan.pooled and not encoder.weights("pooler"):
+        notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
+    if encoder.unused:
+        names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
+        notes.append(f"of the encoder, not used: {names} ({len(encoder.unused)} in all)")
+    # A model may be shown to others, who need not know the folders of this machine.
+    called = Path(encoder.source)
+    name = called.name if called.is_absolute() else encoder.source
+    facts = {"encoder": name, "saw_quora": encoder.saw_quora}
+    return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes
