@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bough.errors import UserError, listed, nearest
@@ -118,7 +117,7 @@ def with_overrides(base: Recipe, overrides: Overrides, where: str) -> Recipe:
         keys = [f"tasks.{name}.{rest}" for name in base.tasks] if each else [key]
         settings += [f"{one}={json.dumps(value, ensure_ascii=False)}" for one in keys]
     try:
-        return _anchored(Recipe.read(base, settings))
+        return Recipe.read(base, settings).anchored()
     except UserError as error:
         raise UserError(f"{where}: {str(error).removeprefix('--set ')}") from None
 
@@ -135,14 +134,6 @@ def _only(base: Recipe, names: Sequence[str], where: str) -> Recipe:
     training = base.training.model_copy(update={"weights": weights})
     tasks = {name: base.tasks[name] for name in names}
     return base.model_copy(update={"tasks": tasks, "training": training})
-
-
-def _anchored(recipe: Recipe) -> Recipe:
-    """With an encoder's folder by its full path, so that the survey goes on from anywhere."""
-    folder = Path(recipe.encoder).expanduser()
-    if not folder.is_dir():
-        return recipe
-    return recipe.model_copy(update={"encoder": str(folder.resolve())})
 
 
 def check(recipes: Iterable[Recipe]) -> None:
