@@ -97,7 +97,7 @@ def page(comparison: Comparison) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {"number": number, "share": share, "chance": chance}
-    environment.globals |= {"mark": plots.mark, "hues": plots.HUES}
+    environment.globals |= {"mark": plots.mark, "hues": plots.HUES, "number": number}
     conclusion = verdict(comparison)
     return environment.get_template("page.html").render(
         comparison=comparison,
