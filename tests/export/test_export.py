@@ -30,7 +30,7 @@ from bough.plan.encoder_shape import FAMILIES
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
 from tests import folders, serving, tiny
-from tests.test_network import cases
+from tests.model.test_network import cases
 
 CLOSE = 1e-4
 TASKS = {

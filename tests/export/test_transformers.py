@@ -22,7 +22,7 @@ from bough.model.forward import PackedForward
 from bough.plan.encoder_shape import FAMILIES
 from bough.recipe.tasks import Task
 from tests import tiny
-from tests.test_export import CLOSE, TASKS, by_number, mixed, model_of
+from tests.export.test_export import CLOSE, TASKS, by_number, mixed, model_of
 
 CODE = "modeling_bough.py"
 CLASSIFIER = "AutoModelForSequenceClassification"
