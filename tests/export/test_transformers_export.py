@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bough.data.batches import Pack, tokenise
 from bough.errors import UserError
-from bough.export.transformers import READERS, write_checkpoint, write_transformers
+from bough.export.transformers_export import READERS, write_checkpoint, write_transformers
 from bough.inference.base import Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
@@ -22,7 +22,7 @@ from bough.model.forward import PackedForward
 from bough.plan.encoder_shape import FAMILIES
 from bough.recipe.tasks import Task
 from tests import tiny
-from tests.export.test_export import CLOSE, TASKS, by_number, mixed, model_of
+from tests.exports import CLOSE, TASKS, by_number, mixed, model_of
 
 CODE = "modeling_bough.py"
 CLASSIFIER = "AutoModelForSequenceClassification"

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from bough.errors import UserError
-from bough.export.export import new_folder
+from bough.export.folder import new_folder
 from bough.export.remote_code import CODE, Tensors, carried, code, merged
 from bough.files import write_atomically
 from bough.inference.torch_model import MultiTaskModel, load
