@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bough.export.onnx_export import write_files
 from bough.export.onnx_modules import PairsModule, TextsModule
@@ -79,28 +79,29 @@ def exported(model: MultiTaskModel, folder: Path, int8: bool = False) -> onnx_mo
 class Untraced:
     """The module that a graph is traced from, run as the graph is."""
 
-    def __init__(self, module: nn.Module, outputs: Sequence[str]):
+    def __init__(self, module: TextsModule | PairsModule):
         self.module = module
-        self.outputs = outputs
 
     def run(self, names: Sequence[str], feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         given = {name: torch.from_numpy(value) for name, value in feeds.items()}
-        inputs = (given[IDS], given[TYPES]) if IDS in given else (given,)
         with torch.no_grad():
-            values = dict(zip(self.outputs, self.module(*inputs), strict=True))
-        return [values[name].numpy() for name in names]
+            if isinstance(self.module, TextsModule):
+                values = self.module(given[IDS], given[TYPES])
+            else:
+                values = self.module([given[name] for name in self.module.inputs])
+        named = dict(zip(self.module.outputs, values, strict=True))
+        return [named[name].numpy() for name in names]
 
 
 def untraced(model: MultiTaskModel) -> onnx_model.OnnxModel:
     """What an export computes, without ONNX between."""
-    texts, joining = TextsModule(model.network), PairsModule(model.network)
     return onnx_model.OnnxModel(
         model.network,
         model.tokenizer,
         model.longest,
         {},
-        Untraced(texts, texts.outputs),
-        Untraced(joining, joining.outputs),
+        Untraced(TextsModule(model.network)),
+        Untraced(PairsModule(model.network)),
     )
 
 

@@ -14,7 +14,7 @@ USERS = {"a": frozenset({0}), "b": frozenset({1, 2}), "c": frozenset({2})}
 
 
 def model() -> onnx.ModelProto:
-    """x -> all; a and b read it, c reads b; `half` comes from weights alone."""
+    """x -> all; a and b read it, c reads b; nobody reads `unread`."""
     text = """
         agraph (float[n, 2] x, bool[3] in) => (float[r, 2] a, float[s, 2] b, float[t, 2] c)
         <float[n, 2] all, float[n, 2] deep, float half, float unread> {
@@ -47,7 +47,7 @@ def test_nodes_that_the_same_tasks_need_are_one_branch() -> None:
     onnx.checker.check_model(made, full_check=True)
     assert branches(made.graph) == [["Exp", "Mul"], ["Mul"], ["Add", "Mul"]]
     outside = [node.op_type for node in made.graph.node]
-    assert outside[:2] == ["Relu", "Neg"]  # what all need, and what is computed while loading
+    assert outside[:2] == ["Relu", "Neg"]  # what all need
     assert outside.count("Neg") == 1  # nobody reads the other one
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import onnx
 from onnxruntime.quantization import quantize_dynamic
-from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from bough.data.dataset import Data
 from bough.data.rows import Rows
@@ -34,10 +33,8 @@ def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
     """The graph with its large weights in int8."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        # Weights that are cut apart become weights of their own: others are not rounded.
-        quant_pre_process(model, file, skip_symbolic_shape=True)
         quantize_dynamic(
-            file,
+            model,
             file,
             op_types_to_quantize=["MatMul", "Gather"],
             per_channel=True,

@@ -21,7 +21,7 @@ def branch(graph: GraphProto, users: Mapping[str, Users]) -> None:
     """Put the graph's nodes into branches; `users` has for every output the tasks that need it."""
     every = frozenset[int]().union(*users.values())
     groups: dict[Users, list[NodeProto]] = {every: []}
-    for node, needed_by in _needed(graph, users, every):
+    for node, needed_by in _needed(graph, users):
         groups.setdefault(needed_by, []).append(node)
     groups.pop(frozenset(), None)
     types = {value.name: value.type for value in (*graph.value_info, *graph.output)}
@@ -55,28 +55,16 @@ def branch(graph: GraphProto, users: Mapping[str, Users]) -> None:
     graph.node.extend(out)
 
 
-def _needed(
-    graph: GraphProto, users: Mapping[str, Users], every: Users
-) -> list[tuple[NodeProto, Users]]:
-    """Each node with the tasks that need it; all, if it computes from nothing but weights.
-
-    Those the runtime computes once, while it loads the graph, if they stand in no branch.
-    """
+def _needed(graph: GraphProto, users: Mapping[str, Users]) -> list[tuple[NodeProto, Users]]:
+    """Each node with the tasks that need it."""
     needed_by = dict(users)
-    found: list[tuple[NodeProto, Users]] = []
+    out: list[tuple[NodeProto, Users]] = []
     for node in reversed(graph.node):
         mine = frozenset[int]().union(*(needed_by.get(name, ()) for name in node.output))
         for name in node.input:
             needed_by[name] = needed_by.get(name, frozenset()) | mine
-        found.append((node, mine))
-    constant = {"", *(weight.name for weight in graph.initializer)}
-    out = []
-    for node, mine in reversed(found):
-        if mine and constant.issuperset(node.input):
-            constant.update(node.output)
-            mine = every
         out.append((node, mine))
-    return out
+    return out[::-1]
 
 
 def _renamed(nodes: list[NodeProto], given: list[str]) -> list[NodeProto]:

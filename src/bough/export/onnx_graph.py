@@ -10,8 +10,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import torch
-from onnx import ModelProto, TensorProto, ValueInfoProto, helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 from onnx.shape_inference import infer_shapes
 from torch import Tensor, nn
 
@@ -53,8 +61,8 @@ def pairs_graph(network: Network, facts: Mapping[str, str]) -> ModelProto | None
     if not given:
         return None
     module = PairsModule(network)
-    example = {name: torch.ones(3, int(width)) for name, width in taken.items()}
-    model = _traced(module, (example,), list(taken), module.outputs, (0,))
+    vectors = [torch.ones(3, int(width)) for width in taken.values()]
+    model = _traced(module, (vectors,), list(taken), module.outputs, (0,))
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ("n", width))
         for name, width in taken.items()
@@ -64,7 +72,7 @@ def pairs_graph(network: Network, facts: Mapping[str, str]) -> ModelProto | None
 
 def _traced(
     module: nn.Module,
-    example: tuple[Tensor | dict[str, Tensor], ...],
+    example: tuple[Tensor | list[Tensor], ...],
     inputs: Sequence[str],
     outputs: Sequence[str],
     dims: Sequence[int],
@@ -80,13 +88,15 @@ def _traced(
             opset_version=OPSET,
             dynamo=True,
             dynamic_shapes=tuple(
-                dict.fromkeys(part, shape) if isinstance(part, dict) else shape for part in example
+                [shape] * len(part) if isinstance(part, list) else shape for part in example
             ),
             verbose=False,
         )
     assert program is not None
     model: ModelProto = program.model_proto
-    _write_directly(model)
+    _write_directly(model.graph)
+    _cut_weights(model.graph)
+    _turn_weights(model.graph)
     return model
 
 
@@ -103,17 +113,53 @@ def _quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _write_directly(model: ModelProto) -> None:
+def _write_directly(graph: GraphProto) -> None:
     """Attention writes each bucket's rows into empty memory: the only bucket's are that memory."""
-    nodes = model.graph.node
-    empty = {node.output[0] for node in nodes if node.op_type == "ConstantOfShape"}
+    empty = {node.output[0] for node in graph.node if node.op_type == "ConstantOfShape"}
     instead = {
         node.output[0]: node.input[2]
-        for node in nodes
+        for node in graph.node
         if node.op_type == "ScatterND" and node.input[0] in empty
     }
-    for node in nodes:
-        node.input[:] = [instead.get(name, name) for name in node.input]
+    _read_instead(graph, instead)
+
+
+def _cut_weights(graph: GraphProto) -> None:
+    """Weights that are used in parts are stored in parts: only a stored matrix can be rounded."""
+    weights = {weight.name: weight for weight in graph.initializer}
+    instead: dict[str, str] = {}
+    for node in graph.node:
+        if node.op_type == "Split" and node.input[0] in weights:
+            whole, sizes = (numpy_helper.to_array(weights[name]) for name in node.input)
+            names = [f"{node.input[0]}.{number}" for number in range(len(sizes))]
+            if names[0] not in instead.values():
+                parts = np.split(whole, np.cumsum(sizes)[:-1])
+                graph.initializer.extend(map(numpy_helper.from_array, parts, names))
+            instead |= dict(zip(node.output, names, strict=True))
+    _read_instead(graph, instead)
+
+
+def _turn_weights(graph: GraphProto) -> None:
+    """Matrices are stored as they are multiplied, [in, out].
+
+    onnxruntime's quantiser would turn one for every product that it stands in.
+    """
+    turned = set()
+    for node in graph.node:
+        if node.op_type == "Gemm" and helper.get_node_attr_value(node, "transB"):
+            del node.attribute[:]
+            turned.add(node.input[1])
+    for weight in graph.initializer:
+        if weight.name in turned:
+            weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).T, weight.name))
+    shapes = [value for value in graph.value_info if value.name not in turned]
+    del graph.value_info[:]
+    graph.value_info.extend(shapes)
+
+
+def _read_instead(graph: GraphProto, names: Mapping[str, str]) -> None:
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
 
 
 def _finished(

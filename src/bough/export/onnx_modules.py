@@ -11,13 +11,13 @@ gives each text's vector, and `PairsModule` has the heads that join them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from bough.inference.onnx_names import SIDES, joined, read_name, texts_form, vector_name
+from bough.inference.onnx_names import SIDES, joined, pairs_form, read_name, texts_form, vector_name
 from bough.model.adapters import AdapterModule
 from bough.model.attention import Bucket, Layout, bucket
 from bough.model.dropout import DropoutGenerator
@@ -90,8 +90,10 @@ class TextsModule(nn.Module):
             return texts.mean(1) if use.cell.name == "mean" else texts[:, 0]
         module = self.cells[use.cell.key]
         if isinstance(module, Embeddings):
-            out: Tensor = module(ids, types, torch.arange(length), None)
-            return out.view(n * length, self.shape.width)
+            out: Tensor = module(
+                ids.flatten(), types.flatten(), torch.arange(length).repeat(n), None
+            )
+            return out
         if not isinstance(module, Layer):
             vectors: Tensor = module(states)
             return vectors
@@ -116,12 +118,14 @@ class PairsModule(nn.Module):
     def __init__(self, network: Network):
         super().__init__()
         self.plan, self.tasks = network.plan, network.tasks
+        self.inputs = list(pairs_form(network)[0])
         self.outputs = [task for task in self.plan.order() if self.tasks[task].twin]
         keys = [Cell("head", task).key for task in self.outputs]
         self.cells = nn.ModuleDict({key: network.cells[key] for key in keys})
 
-    def forward(self, given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """Outputs of `TextsModule` by name and side -> what `outputs` names, each [n, ...]."""
+    def forward(self, vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """What `inputs` names, each [n, ...] -> what `outputs` names, each [n, ...]."""
+        given = dict(zip(self.inputs, vectors, strict=True))
         heads: dict[str, Answer] = {}
         for task in self.outputs:
             imported: list[Tensor] = []
@@ -131,8 +135,8 @@ class PairsModule(nn.Module):
                     imported.append(value)
                 else:
                     imported += [given[f"{read_name(task, source)}.{side}"] for side in SIDES]
-            vectors = [given[f"{vector_name(task)}.{side}"] for side in SIDES]
-            heads[task] = self.cells[Cell("head", task).key](vectors, imported, None)
+            both = [given[f"{vector_name(task)}.{side}"] for side in SIDES]
+            heads[task] = self.cells[Cell("head", task).key](both, imported, None)
         return tuple(heads[task][0] for task in self.outputs)
 
 
