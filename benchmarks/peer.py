@@ -39,7 +39,7 @@ CS224N = {
 
 
 def real_or_embedded() -> Recipe:
-    """The tasks to measure on, and a word on where they come from."""
+    """The tasks to measure on; prints where they come from."""
     folder = os.environ.get("BOUGH_DATA")
     if folder and (Path(folder) / "sts-train.csv").is_file():
         print(f"examples: SST-5, Quora and STS from {folder}")
@@ -51,10 +51,10 @@ def real_or_embedded() -> Recipe:
 def load_rows(recipe: Recipe) -> tuple[dict[str, Task], dict[str, rows.Rows]]:
     tasks, train = {}, {}
     for name, task in recipe.tasks.items():
-        tasks[name], own = rows.load(
+        tasks[name], splits = rows.load(
             name, task, root=recipe.root, policy=recipe.rows, splits=["train"]
         )
-        train[name] = own["train"]
+        train[name] = splits["train"]
     return tasks, train
 
 
@@ -64,15 +64,15 @@ def draw(train: Mapping[str, rows.Rows], steps: int, batch: int, group: int, see
     by length, as transformers' group_by_length does."""
     rng = np.random.default_rng(seed)
     per_task = {}
-    for name, own in train.items():
+    for name, table in train.items():
         order = np.concatenate(
             [
-                rng.permutation(len(own))
-                for _ in range(1 + steps * max(batch, batch * group) // len(own))
+                rng.permutation(len(table))
+                for _ in range(1 + steps * max(batch, batch * group) // len(table))
             ]
         )
         if group > 1:
-            size = np.array([sum(map(len, text)) for text in own.texts])
+            size = np.array([sum(map(len, text)) for text in table.texts])
             window = batch * group
             parts = [order[i : i + window] for i in range(0, len(order), window)]
             parts = [part[np.argsort(size[part], kind="stable")] for part in parts]
@@ -117,9 +117,9 @@ class Peer(nn.Module):
         self.optimiser.zero_grad(set_to_none=True)
         total = torch.zeros(())
         for name, which in chosen.items():
-            own = train[name]
-            outputs = self.logits(name, [own.texts[i] for i in which])
-            labels = torch.tensor([own.labels[i] for i in which])
+            table = train[name]
+            outputs = self.logits(name, [table.texts[i] for i in which])
+            labels = torch.tensor([table.labels[i] for i in which])
             total = total + peer_loss(self.tasks[name], outputs, labels)
         total.backward()
         self.optimiser.step()

@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 
 import peer
-from bough.data.batches import Examples, collate
+from bough.data.examples import Examples
+from bough.data.packing import collate
 from bough.training.cached_states import States
 from bough.training.step import Stepper
-from train_speed import bough_stepper, setting
+from train_speed import bough_stepper, setting, step
 
 
 def median_ratio(times: dict[str, list[float]], name: str, base: str) -> float:
@@ -58,10 +59,10 @@ def training(args, tasks, examples, pretrained, batches) -> None:
         "lora:8": bough_stepper(tasks, examples, pretrained, 0.1, "lora:8"),
         "full, pcgrad": bough_stepper(tasks, examples, pretrained, 0.1, combine="pcgrad"),
     }
-    variants = {n: (lambda i, s=s: s.step([batches[i]], 2e-5)) for n, s in steppers.items()}
+    variants = {n: (lambda i, s=s: step(s, examples, batches[i])) for n, s in steppers.items()}
     more, more_examples, parts = many_tasks(tasks, examples, batches, 32)
     thirty_two = bough_stepper(more, more_examples, pretrained, 0.1)
-    variants["full, 32 tasks"] = lambda i: thirty_two.step([parts[i]], 2e-5)
+    variants["full, 32 tasks"] = lambda i: step(thirty_two, more_examples, parts[i])
     ones = {name: [1.0] * len(batches) for name in variants}
     times = peer.interleave(variants, ones, args.rounds)
     print("\ntraining step, times that of `full` on the same batch")
@@ -76,10 +77,9 @@ def answering(args, tasks, examples, pretrained) -> None:
     from bough.model.network import Network, plan_of
 
     joint = dict.fromkeys(tasks, tasks["sts" if "sts" in tasks else "similarity"])
-    own = examples["sts" if "sts" in tasks else "similarity"]
-    numbers = np.arange(256)
-    batch = collate({"x": own}, {"x": numbers})
-    seats = dict.fromkeys(joint, batch.seats["x"])
+    pairs = examples["sts" if "sts" in tasks else "similarity"]
+    batch = collate({"x": pairs}, {"x": np.arange(256)})
+    sequence_index = dict.fromkeys(joint, batch.index["x"])
 
     def network(plan: str, names) -> Network:
         chosen = {n: joint[n] for n in names}
@@ -91,11 +91,11 @@ def answering(args, tasks, examples, pretrained) -> None:
     @torch.inference_mode()
     def three(i: int) -> None:
         for name, model in alone.items():
-            model(batch.pack, {name: seats[name]})
+            model(batch.pack, {name: sequence_index[name]})
 
     @torch.inference_mode()
     def one(model: Network) -> None:
-        model(batch.pack, seats)
+        model(batch.pack, sequence_index)
 
     variants = {"three models": three} | {p: (lambda i, m=m: one(m)) for p, m in together.items()}
     ones = {name: [1.0] * (args.rounds + 2) for name in variants}
@@ -108,7 +108,7 @@ def answering(args, tasks, examples, pretrained) -> None:
 def kept_states(args, tasks, examples, pretrained) -> None:
     """An epoch of a frozen probe over 1,000 rows of each task, with and without kept states."""
     few = {
-        n: Examples(e.sequences, e.seats[:1000], e.targets[:1000], 0) for n, e in examples.items()
+        n: Examples(e.sequences, e.index[:1000], e.targets[:1000], 0) for n, e in examples.items()
     }
     plain = bough_stepper(tasks, few, pretrained, 0.1, "frozen")
     with tempfile.TemporaryDirectory() as folder:
@@ -118,11 +118,11 @@ def kept_states(args, tasks, examples, pretrained) -> None:
     order = np.random.default_rng(0).permutation(1000)
     epoch = [dict.fromkeys(few, order[i : i + 32]) for i in range(0, 1000, 32)]
 
-    def run(stepper: Stepper) -> None:
+    def run(stepper: Stepper, source) -> None:
         for chosen in epoch:
-            stepper.step([chosen], 1e-3)
+            step(stepper, source, chosen, 1e-3)
 
-    variants = {"without": lambda i: run(plain), "kept": lambda i: run(probe)}
+    variants = {"without": lambda i: run(plain, few), "kept": lambda i: run(probe, kept)}
     times = peer.interleave(variants, {n: [1.0] * 4 for n in variants}, rounds=2, warmup=1)
     faster = peer.ratio(times, "without", "kept")
     print(f"\nepoch of a frozen probe on kept states: {faster:.0f} x as fast")

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import peer
-from bough.data.batches import tokenise
+from bough.data.tokens import tokenise
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import load
@@ -47,7 +47,7 @@ def setting(args):
     # Every task is asked about every text: single texts and pairs alike, as sequences.
     tasks = {n: t.model_copy(update={"pooling": "cls"}) for n, t in tasks.items()}
     rng = np.random.default_rng(0)
-    pairs = [text for own in train.values() for text in own.texts if len(text) == 2]
+    pairs = [text for table in train.values() for text in table.texts if len(text) == 2]
     texts = [pairs[i] for i in rng.permutation(len(pairs))[: args.texts]]
     pretrained = load("minilm")
     paired = {

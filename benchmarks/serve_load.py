@@ -27,7 +27,8 @@ from pathlib import Path
 import psutil
 
 import peer
-from bough.inference.torch_model import MultiTaskModel, load
+from bough.inference.load import load_torch
+from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
 from bough.model.network import Network, plan_of
 
@@ -40,7 +41,7 @@ class Bench:
     def __init__(self, folder: Path, run: Path | None, count: int):
         self.folder = folder
         self.run = run or make_model(folder)
-        self.model = load(self.run)
+        self.model = load_torch(self.run)
         self.texts = mixed_texts(self.model, count)
         truth = self.model.predict(self.texts)
         known = {
@@ -80,7 +81,7 @@ class Bench:
         )
 
 
-def told(process: subprocess.Popen) -> dict:
+def report_of(process: subprocess.Popen) -> dict:
     out, _ = process.communicate()
     if process.returncode:
         raise SystemExit("the clients failed")
@@ -99,7 +100,7 @@ def mixed_texts(model: MultiTaskModel, count: int) -> list:
     """Rows of all tasks; one in twenty is a paragraph made of many rows."""
     _, train = peer.load_rows(peer.real_or_embedded())
     rng = random.Random(0)
-    rows = [row for own in train.values() for row in rng.sample(own.texts, min(count, len(own)))]
+    rows = [row for task in train.values() for row in rng.sample(task.texts, min(count, len(task)))]
     forms = {len(task.columns) for task in model.tasks.values()}
     rows = [row for row in rows if len(row) in forms]
     texts = []
@@ -120,23 +121,23 @@ def speed(bench: Bench, name: str, seconds: float, clients: int, sizes) -> None:
     before = bench.offline()
     process, address = bench.start()
     spent = processor_time(process)
-    found = told(bench.clients(address, seconds, clients, sizes))
+    report = report_of(bench.clients(address, seconds, clients, sizes))
     spent = processor_time(process) - spent
     process.terminate()
     code = process.wait()
     after = bench.offline()
-    rate, alone = found["texts"] / found["seconds"], (before + after) / 2
-    took = sorted(found["took"])
+    rate, alone = report["texts"] / report["seconds"], (before + after) / 2
+    took = sorted(report["took"])
     parts = [took[: len(took) // 2], took[-len(took) // 20 :]]
     short, long = ([1000 * s for _, s in part] for part in parts)
     print(
         f"{name}: {rate:.0f} texts/s, offline {alone:.0f}: ratio {rate / alone:.2f}; "
-        f"statuses {found['statuses']}, wrong answers {found['wrong']}, exit code {code}"
+        f"statuses {report['statuses']}, wrong answers {report['wrong']}, exit code {code}"
     )
-    each = 1000 / found["texts"]
+    each = 1000 / report["texts"]
     print(
         f"  processor time of a text: server {spent * each:.2f} ms, "
-        f"clients {found['processor'] * each:.2f} ms"
+        f"clients {report['processor'] * each:.2f} ms"
     )
     for words, part in (("shorter half", short), ("longest 5 %", long)):
         tail = statistics.quantiles(part, n=20)[-1]
@@ -147,24 +148,24 @@ def overload(bench: Bench, clients: int) -> None:
     """Ten times the queue at once, for a while; then the end under load."""
     process, address = bench.start("--queue", str(QUEUE))
     each = [10 * QUEUE // clients]
-    found = told(bench.clients(address, 5, clients, each))
+    report = report_of(bench.clients(address, 5, clients, each))
     print(
         f"ten times the queue ({clients} clients, {each[0]} texts each): "
-        f"statuses {found['statuses']}, wrong answers {found['wrong']}"
+        f"statuses {report['statuses']}, wrong answers {report['wrong']}"
     )
     running = bench.clients(address, 60, clients, [1, 2, 4])
     time.sleep(4)
     moment = time.time()
     process.send_signal(signal.SIGTERM)
-    found = told(running)
+    report = report_of(running)
     code = process.wait()
-    early = [began for began in found["lost"] if began < moment - LATE]
-    under_way = sum(began < moment for began in found["sent"]) - sum(
-        began < moment for began in found["lost"]
+    early = [began for began in report["lost"] if began < moment - LATE]
+    under_way = sum(began < moment for began in report["sent"]) - sum(
+        began < moment for began in report["lost"]
     )
     print(
         f"SIGTERM under load: {under_way} requests sent before it were answered, "
-        f"{len(early)} lost; statuses {found['statuses']}, wrong answers {found['wrong']}, "
+        f"{len(early)} lost; statuses {report['statuses']}, wrong answers {report['wrong']}, "
         f"ended with exit code {code} after {time.time() - moment:.1f} s"
     )
 

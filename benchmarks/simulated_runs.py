@@ -21,7 +21,7 @@ from bough.scoring.statistics import Estimate
 
 
 def right(k: int, hard: NDArray[np.float64], spread: float, rng: np.random.Generator):
-    """Right or wrong, seeds by rows: hardness, a seed's own level, and churn."""
+    """Right or wrong, seeds by rows: hardness, a seed's own level, and their interaction."""
     level = 0.6 + spread * rng.normal(size=(k, 1)) - hard + 0.7 * rng.normal(size=(k, len(hard)))
     return (level > 0).astype(np.float64)
 
@@ -33,7 +33,7 @@ def coverage(k: int, spread: float, draws: int) -> list[float]:
     for draw in range(draws):
         table = right(k, rng.normal(size=300), spread, rng)
         ends = [
-            statistics.mean([table]).interval(kind="accuracy"),
+            statistics.mean([table]).interval("accuracy"),
             student(table.mean(0)),
             student(table.mean(1)),
             bootstrap(table, rng) if draw % 4 == 0 else (1.0, 0.0),

@@ -17,7 +17,8 @@ import sys
 import numpy as np
 
 import peer
-from bough.data.batches import Examples
+from bough.data.examples import Examples
+from bough.data.loader import Loader
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import load
 from bough.recipe.recipe import Training
@@ -33,6 +34,10 @@ def bough_stepper(
     return Stepper(network, examples, settings, dict.fromkeys(tasks, 1.0), seed=[0])
 
 
+def step(stepper: Stepper, examples, chosen, lr: float = 2e-5) -> None:
+    stepper.step(Loader(examples, lambda: chosen), lr)
+
+
 def setting(args) -> tuple:
     recipe = peer.real_or_embedded()
     tasks, train = peer.load_rows(recipe)
@@ -43,7 +48,7 @@ def setting(args) -> tuple:
     }
     pretrained = load("minilm")
     examples = {
-        n: Examples.of(tasks[n], own, pretrained.tokenizer, 512) for n, own in train.items()
+        n: Examples.of(tasks[n], rows, pretrained.tokenizer, 512) for n, rows in train.items()
     }
     return tasks, train, pretrained, examples
 
@@ -79,7 +84,7 @@ def alone(args) -> None:
         stepper = bough_stepper(tasks, examples, pretrained, args.dropout)
         del pretrained  # as training does: the network has its own copy
         for chosen in batches:
-            stepper.step([chosen], 2e-5)
+            step(stepper, examples, chosen)
     elif args.alone == "transformers":
         hf = peer.Peer("minilm", tasks, args.dropout)
         for chosen in batches:
@@ -114,8 +119,8 @@ def main() -> None:
     variants = {
         "transformers": lambda i: hf.step(train, plain[i]),
         "transformers, grouped": lambda i: hf.step(train, grouped[i]),
-        "bough": lambda i: stepper.step([plain[i]], 2e-5),
-        "bough, grouped": lambda i: stepper.step([grouped[i]], 2e-5),
+        "bough": lambda i: step(stepper, examples, plain[i]),
+        "bough, grouped": lambda i: step(stepper, examples, grouped[i]),
     }
     work = {name: tokens(grouped if "grouped" in name else plain) for name in variants}
     speed = peer.matrix_speed()

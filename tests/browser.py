@@ -90,13 +90,13 @@ class Browser:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         while True:
-            found = self._receive()
-            if found.get("id") == self._number:
-                if "error" in found:
-                    raise AssertionError(f"{method}: {found['error']}")
-                result: dict[str, Any] = found["result"]
+            reply = self._receive()
+            if reply.get("id") == self._number:
+                if "error" in reply:
+                    raise AssertionError(f"{method}: {reply['error']}")
+                result: dict[str, Any] = reply["result"]
                 return result
-            self.events.append(found)
+            self.events.append(reply)
 
     def _receive(self) -> dict[str, Any]:
         text = bytearray()
@@ -104,8 +104,8 @@ class Browser:
             if not byte:
                 raise AssertionError("the browser went away")
             text += byte
-        found: dict[str, Any] = json.loads(text)
-        return found
+        message: dict[str, Any] = json.loads(text)
+        return message
 
     # What a reader does.
 
@@ -126,12 +126,12 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        found = self.call(
+        reply = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
-        if "exceptionDetails" in found:
-            raise AssertionError(f"{script}: {found['exceptionDetails']}")
-        return found["result"].get("value")
+        if "exceptionDetails" in reply:
+            raise AssertionError(f"{script}: {reply['exceptionDetails']}")
+        return reply["result"].get("value")
 
     def until(self, script: str) -> None:
         end = time.monotonic() + PATIENCE
@@ -172,9 +172,9 @@ class Browser:
             )  # fmt: skip
 
     def text(self, selector: str) -> str:
-        found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
-        assert isinstance(found, str)
-        return found
+        words = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        assert isinstance(words, str)
+        return words
 
     def screenshot(self, file: Path, whole: bool = False, of: str | None = None) -> None:
         """The view, the whole page, or the element `of` a selector with a margin."""
@@ -187,30 +187,30 @@ class Browser:
                 ".getBoundingClientRect(); return {x: r.x + scrollX - 12, y: r.y + scrollY - 12,"
                 " width: r.width + 24, height: r.height + 24}; })()"
             )
-        found = self.call(
+        picture = self.call(
             "Page.captureScreenshot",
             captureBeyondViewport=bool(clip),
             **({"clip": {**clip, "scale": 1}} if clip else {}),
         )
-        file.write_bytes(base64.b64decode(found["data"]))
+        file.write_bytes(base64.b64decode(picture["data"]))
 
     # What a reader must not see.
 
     def complaints(self) -> list[str]:
         """Errors, warnings and refusals that the page caused so far."""
-        found = []
+        complaints = []
         for event in self.events:
             match event.get("method"):
                 case "Runtime.exceptionThrown":
-                    found.append(str(event["params"]["exceptionDetails"]))
+                    complaints.append(str(event["params"]["exceptionDetails"]))
                 case "Log.entryAdded":
                     entry = event["params"]["entry"]
                     if entry["level"] == "verbose":  # advice
                         continue
-                    found.append(f"{entry['level']}: {entry['text']} {entry.get('url', '')}")
+                    complaints.append(f"{entry['level']}: {entry['text']} {entry.get('url', '')}")
                 case "Runtime.consoleAPICalled" if event["params"]["type"] in ("error", "warning"):
-                    found.append(str(event["params"]["args"]))
-        return found
+                    complaints.append(str(event["params"]["args"]))
+        return complaints
 
     def fetched(self) -> Sequence[str]:
         """Every address that the page asked for; the browser's own pictures come as data."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from bough.export.onnx_export import write_files
 from bough.export.onnx_modules import PairsModule, TextsModule
 from bough.inference import onnx_model
-from bough.inference.base import Model, Text
+from bough.inference.model import Model, Text
 from bough.inference.onnx_names import IDS, TYPES
 from bough.inference.torch_model import MultiTaskModel
 from bough.plan.plan import Plan

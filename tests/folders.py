@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from bough import demo
 from bough.model.network import FRESH
-from bough.model.pretrained import expected
+from bough.model.weight_names import expected
 from bough.plan.encoder_shape import Shape
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -104,3 +105,25 @@ def small(folder: Path, tasks: tuple[str, ...] = tuple(TASKS), **training: Any) 
     """A recipe on the fixture `tiny_folder` and its few rows."""
     settings = {"batch": 8, "log_every": 1, **training}
     return recipe(folder, tasks, folder.parent / "rows", **settings)
+
+
+def course(folder: Path) -> Path:
+    """The embedded rows in the form of the course's files: tab separated, with its columns."""
+    folder.mkdir(parents=True, exist_ok=True)
+    levels = {"very negative": 0, "negative": 1, "neutral": 2, "positive": 3, "very positive": 4}
+    forms = {
+        "sentiment": ("ids-sst", ["sentence"], "sentiment"),
+        "questions": ("quora", ["sentence1", "sentence2"], "is_duplicate"),
+        "similarity": ("sts", ["sentence1", "sentence2"], "similarity"),
+    }
+    for name, (stem, texts, label) in forms.items():
+        for split, size in (("train", 40), ("dev", 12)):
+            with open(demo.folder() / f"{name}-{split}.csv", newline="", encoding="utf-8") as file:
+                rows = list(csv.reader(file))[1 : size + 1]
+            lines = ["\t".join(["", "id", *texts, label])]
+            for i, (*words, answer) in enumerate(rows):
+                value = {"same": "1.0", "different": "0.0"}.get(answer, levels.get(answer, answer))
+                lines.append("\t".join([str(i), f"id{i}", *words, str(value)]))
+            text = "\n".join(lines) + "\n"
+            (folder / f"{stem}-{split}.csv").write_text(text, encoding="utf-8")
+    return folder

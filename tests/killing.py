@@ -1,8 +1,9 @@
-"""Kill `bough train` again and again: python -m tests.killing FOLDER RECIPE KILLS SEED
+"""Kill `bough train` again and again: python -m tests.killing FOLDER HOW RECIPE KILLS SEED
 
-Every process is a fork of this one, which has only imported what a run needs: so a process starts
-its work at once, and the moment of its death is anywhere in a run rather than in an import. Says
-one JSON object: how many were killed, and the folders of the runs that came to their end.
+HOW is `random`, at any moment, or `files`, as files are written. Every process is a fork of this
+one, which has only imported what a run needs: so a process starts its work at once, and the moment
+of its death is anywhere in a run rather than in an import. Prints the names of the folders whose
+runs came to their end, as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sklearn.metrics
 import torch
 
 from bough.cli import main
-from bough.inference.torch_model import load
+from bough.inference.load import load
 from bough.runs.run_dir import Run
 from bough.training import api
 

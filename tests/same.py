@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from typing import Any
 
@@ -26,6 +27,13 @@ def assert_same_run(one: Run, other: Run) -> None:
     for name in files:
         texts = [(run.folder / "predictions" / name).read_bytes() for run in (one, other)]
         assert texts[0] == texts[1], name
+
+
+def predictions(run: Run, task: str, split: str) -> list[dict[str, str]]:
+    """The rows of a predictions file, as text."""
+    file = run.folder / "predictions" / f"{task}-{split}.csv"
+    with open(file, encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
 
 
 def assert_equal(one: Any, other: Any, at: str = "") -> None:

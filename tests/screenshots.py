@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from bough.inference.torch_model import load
-from bough.serve.app import Settings
+from bough.inference.load import load_torch
+from bough.serve.settings import Settings
 from tests.browser import Browser
 from tests.serving import beside
 
@@ -34,7 +34,7 @@ def opened() -> Iterator[Browser]:
 
 def page(run: str, folder: str) -> None:
     torch.set_num_threads(1)
-    with beside(load(run), Settings()) as url, opened() as browser:
+    with beside(load_torch(run), Settings()) as url, opened() as browser:
         for name, (width, height) in VIEWS.items():
             for dark in (False, True):
                 browser.view(width, height, dark)
@@ -67,4 +67,5 @@ def part(file: str, selector: str, out: str) -> None:
 
 
 if __name__ == "__main__":
-    {"page": page, "report": report, "part": part}[sys.argv[1]](*sys.argv[2:])
+    verbs: dict[str, Callable[..., None]] = {"page": page, "report": report, "part": part}
+    verbs[sys.argv[1]](*sys.argv[2:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -10,18 +11,27 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 
-from bough.inference.base import Answer, Text
+from bough.inference.model import Answer, Text
 from bough.inference.torch_model import MultiTaskModel
-from bough.serve.app import Settings, build
+from bough.serve.app import build
 from bough.serve.main import configure
+from bough.serve.microbatch import Answers, Query
+from bough.serve.settings import Settings
 from tests import tiny
+
+JSON = {"content-type": "application/json"}
+KEY = {"x-api-key": "secret"}
+ONE = {"texts": ["the old tree"]}
 
 TASKS = {
     "mood": {},
@@ -38,6 +48,19 @@ def model(plan: str = "split@1", **facts: object) -> MultiTaskModel:
     return MultiTaskModel(network, source.tokenizer, 40, dict(facts))
 
 
+class Slow(MultiTaskModel):
+    """A model that takes its time."""
+
+    def answer(self, asked: Iterable[Query | None]) -> Iterator[Answers]:
+        time.sleep(0.2)
+        return super().answer(asked)
+
+
+def slow(kind: type[MultiTaskModel] = Slow) -> MultiTaskModel:
+    made = model()
+    return kind(made.network, made.tokenizer, made.longest)
+
+
 def some_texts(count: int, seed: int = 0) -> list[Text]:
     """Texts and pairs of very different lengths."""
     rng = random.Random(seed)
@@ -48,10 +71,9 @@ def some_texts(count: int, seed: int = 0) -> list[Text]:
     return [words() if rng.random() < 0.5 else (words(), words()) for _ in range(count)]
 
 
-def same(found: dict[str, dict[str, object]], truth: dict[str, Answer]) -> bool:
+def same(answers: dict[str, dict[str, object]], truth: dict[str, Answer]) -> bool:
     """Whether an answer over the wire is the model's own, but for the last digits."""
-    told = {task: answer.plain() for task, answer in truth.items()}
-    return found.keys() == told.keys() and all(_close(found[t], told[t]) for t in told)
+    return _close(answers, {task: answer.plain() for task, answer in truth.items()})
 
 
 def _close(a: object, b: object) -> bool:
@@ -60,6 +82,65 @@ def _close(a: object, b: object) -> bool:
     if isinstance(a, float | int) and isinstance(b, float):
         return abs(a - b) < 1e-5
     return a == b
+
+
+def wild_bodies(count: int, seed: int = 0) -> Iterator[bytes]:
+    """Bodies that nobody should send: huge, nested, of wrong types, broken, or just strange."""
+    rng = random.Random(seed)
+    words = [
+        "",
+        " ",
+        "tree",
+        "\x00\x01\x1b",
+        "\u202e\ufeff",
+        "𝕏" * 9,
+        "\ud800",
+        "a" * 5000,
+        "é" * 30,
+    ]
+    numbers = [0, -1, 1e308, 10**400, 2**63, 0.1, True, False, None]
+
+    def thing(depth: int) -> Any:
+        kind = rng.randrange(6 if depth else 2)
+        if kind == 0:
+            return rng.choice(words)
+        if kind == 1:
+            return rng.choice(numbers)
+        if kind == 2:
+            return [rng.choice(words), rng.choice(words)]
+        if kind == 3:
+            return {rng.choice(words): thing(depth - 1) for _ in range(rng.randrange(3))}
+        return [thing(depth - 1) for _ in range(rng.randrange(4))]
+
+    def whole() -> bytes:
+        body = {"texts": thing(3)}
+        if rng.random() < 0.3:
+            body["tasks"] = thing(2) if rng.random() < 0.7 else ["mood", "near"]
+        return json.dumps(body, ensure_ascii=rng.random() < 0.5).encode(errors="surrogatepass")
+
+    def broken() -> bytes:
+        body = bytearray(whole())
+        for _ in range(rng.randrange(1, 6)):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        return bytes(body[: rng.randrange(1, len(body) + 1)])
+
+    strange = [
+        lambda: b'{"texts": ["' + b"a" * 2**20 + b'"]}',
+        lambda: b'{"texts": ["' + b"a" * (5 * 2**20) + b'"]}',
+        lambda: b'{"texts": ' + b"[" * 50_000,
+        lambda: b'{"a":' * 20_000,
+        lambda: b'{"texts": [' + b'"a",' * 400 + b'"a"]}',
+        lambda: b"9" * 100_000,
+        lambda: rng.randbytes(rng.randrange(2000)),
+        lambda: b'{"texts": ["\\u0000\\u0007 tree \\ud83d\\ude00"]}',
+        lambda: b'{"texts": ["tree"], "texts": ["old"]}',
+        lambda: b"",
+    ]
+    for number in range(count):
+        if number % 10 == 0:
+            yield strange[number // 10 % len(strange)]()
+        else:
+            yield whole() if number % 2 else broken()
 
 
 class Server:
@@ -115,35 +196,81 @@ def beside(made: MultiTaskModel, settings: Settings) -> Iterator[str]:
             thread.join()
 
 
+def run(
+    work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]],
+    made: MultiTaskModel | None = None,
+    **settings: Any,
+) -> None:
+    """Do `work` with a client of an app in this process."""
+
+    async def whole() -> None:
+        app = build(made or model(), Settings(**settings))
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                await work(client)
+
+    asyncio.run(whole())
+
+
+def connect(url: str, *parts: bytes) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    raw = socket.create_connection((host, int(port)), timeout=10)
+    for part in parts:
+        raw.sendall(part)
+    return raw
+
+
+def post(body: bytes, length: int | None = None) -> bytes:
+    """A request on the wire; with a greater length it is an unfinished one."""
+    head = "POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {length or len(body)}\r\n\r\n".encode() + body
+
+
+def reply(raw: socket.socket) -> Reply:
+    response = http.client.HTTPResponse(raw)
+    response.begin()
+    return Reply(response.status, json.loads(response.read()), dict(response.headers))
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """What /metrics says: (name, values of its labels in the order of their names) -> value."""
+    return {
+        (sample.name, *(sample.labels[label] for label in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
 class Client:
     """One connection, as thin as can be: many of them must fit beside a server."""
 
     def __init__(self, url: str, **headers: str):
         host, port = url.removeprefix("http://").split(":")
         self.connection = http.client.HTTPConnection(host, int(port), timeout=60)
-        self.headers = {"content-type": "application/json"} | headers
+        self.headers = JSON | headers
 
-    def ask(self, texts: Sequence[Text], **more: object) -> Told:
+    def ask(self, texts: Sequence[Text], **more: object) -> Reply:
         """All errors of the connection are OSErrors, or HTTPExceptions of the library."""
         return self.post({"texts": [list(t) if isinstance(t, tuple) else t for t in texts], **more})
 
-    def post(self, body: object) -> Told:
+    def post(self, body: object) -> Reply:
         self.connection.request("POST", "/predict", json.dumps(body), self.headers)
-        return self._told()
+        return self._reply()
 
-    def get(self, path: str) -> Told:
+    def get(self, path: str) -> Reply:
         self.connection.request("GET", path, headers=self.headers)
-        return self._told()
+        return self._reply()
 
-    def _told(self) -> Told:
+    def _reply(self) -> Reply:
         response = self.connection.getresponse()
-        return Told(response.status, json.loads(response.read()), dict(response.headers))
+        return Reply(response.status, json.loads(response.read()), dict(response.headers))
 
     def close(self) -> None:
         self.connection.close()
 
 
-class Told(NamedTuple):
+class Reply(NamedTuple):
     status: int
     json: Any
     headers: dict[str, str]

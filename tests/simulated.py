@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from scipy import stats
 
-from bough.data.rows import digest, load
+from bough.comparison.compare import compare
+from bough.data.rows import Rows, digest, load
+from bough.errors import UserError
 from bough.plan.cost import cost
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Plan
 from bough.recipe.recipe import Recipe
+from bough.recipe.tasks import Task
 from bough.runs.run_dir import Writer
 
+Make = Callable[..., Path]  # a run by name, plan, seed and settings
 SHAPE = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
 NAMES = ("sst", "quora", "sts")
 WORDS = (
@@ -61,7 +66,7 @@ def recipe(folder: Path, plan: str, seed: int, **changes: Any) -> Recipe:
 
 def run(
     folder: Path,
-    told: Recipe,
+    settings: Recipe,
     skill: Mapping[str, float] | None = None,
     *,
     cosines: bool = False,
@@ -70,15 +75,15 @@ def run(
 ) -> Path:
     """A finished run. `skill` moves a task's answers towards the truth, by nothing else than it."""
     writer = Writer(folder)
-    seed = told.training.seed
-    plan = Plan.parse(told.plan, tuple(told.tasks), SHAPE.layers)
+    seed = settings.training.seed
+    plan = Plan.parse(settings.plan, tuple(settings.tasks), SHAPE.layers)
     # The same answers wherever the data lies.
     rng = np.random.default_rng(
-        [seed, zlib.crc32(told.model_copy(update={"data": "."}).dump().encode())]
+        [seed, zlib.crc32(settings.model_copy(update={"data": "."}).dump().encode())]
     )
-    loaded = {n: load(n, t, root=told.root, policy="error") for n, t in told.tasks.items()}
+    loaded = {n: load(n, t, root=settings.root, policy="error") for n, t in settings.tasks.items()}
     tasks = {name: task for name, (task, _) in loaded.items()}
-    writer.write("recipe.yaml", told.dump())
+    writer.write("recipe.yaml", settings.dump())
     writer.write("plan.txt", f"{plan}\n")
     facts = {
         name: {s: {"rows": len(r), "sha256": digest(r), "skipped": 0} for s, r in own.items()}
@@ -88,8 +93,7 @@ def run(
                "cores": 2, "threads": 2, "memory": 2**33, "gpu": None,
                "packages": {"bough": "0.1.0", "torch": "2.6"}, "data": facts}  # fmt: skip
     writer.write_json("environment.json", machine)
-    outputs = {name: task.outputs for name, task in tasks.items()}
-    static = cost(plan, SHAPE, outputs)
+    static = cost(plan, SHAPE, {name: task.outputs for name, task in tasks.items()})
     pace = 0.2 * static.flops_together / 2e9 * float(np.exp(rng.normal() * 0.03))
     _log(writer, list(tasks), rng, steps, plan, cosines)
     if not finished:
@@ -97,49 +101,21 @@ def run(
         return folder
     scores: dict[str, Any] = {}
     for name, (task, own) in loaded.items():
-        rows = own["dev"]
-        hard = np.random.default_rng(zlib.crc32(name.encode())).normal(size=len(rows))
-        taste = np.random.default_rng(zlib.crc32(f"{name} {plan.text}".encode())).normal(
-            size=len(rows)
-        )
         ability = 0.8 + (skill or {}).get(name, 0.0) + 0.05 * rng.normal()
-        level = ability - hard + 0.2 * taste + 0.6 * rng.normal(size=len(rows))
-        truth = np.array(rows.labels)
-        lines: list[list[Any]] = []
-        if task.kind == "classify":
-            labels = task.labels or ()
-            p = np.full((len(rows), len(labels)), 0.0)
-            right = stats.norm.cdf(level * 1.2)
-            right = 0.05 + 0.9 * right
-            other = (truth + 1 + rng.integers(0, len(labels) - 1, len(rows))) % len(labels)
-            p[np.arange(len(rows)), truth.astype(int)] = right
-            p[np.arange(len(rows)), other] += 1 - right
-            said = p.argmax(1)
-            scores[name] = {"metric": "accuracy", "accuracy": float(np.mean(said == truth))}
-            lines = [
-                [i, labels[t], labels[s], *(f"{x:.6f}" for x in q)]
-                for i, t, s, q in zip(rows.ids, truth.astype(int), said, p, strict=True)
-            ]
-            header = ["id", "label", "predicted", *(f"p({label})" for label in labels)]
-        else:
-            said = np.clip(truth + rng.choice([-1, 1], len(rows)) * (1.5 - 0.5 * level), 0, 5)
-            scores[name] = {"metric": "pearson", "pearson": float(np.corrcoef(said, truth)[0, 1])}
-            lines = [[i, t, f"{s:.6f}"] for i, t, s in zip(rows.ids, truth, said, strict=True)]
-            header = ["id", "label", "predicted"]
+        scores[name], header, lines = _answers(name, task, own["dev"], plan, ability, rng)
         writer.write_csv(f"predictions/{name}-dev.csv", header, lines)
-    told_cost = {
+    costs = {
         "training_seconds": pace * steps * 1.1, "step_seconds": pace, "peak_memory": 2**30,
         "parameters": static.parameters, "learning_parameters": static.learning_parameters,
         "parameters_per_task": static.task_parameters, "bytes_to_serve": static.bytes_to_serve,
         "bytes_with_optimiser": 3 * static.bytes_to_serve,
         "flops_per_example": static.flops_per_example, "tokens": steps * 3000,
     }  # fmt: skip
-    writer.write_json("cost.json", told_cost)
+    writer.write_json("cost.json", costs)
+    without = {"train", "dev", "test"}
     model = {
         "plan": plan.text,
-        "tasks": {
-            n: t.model_dump(mode="json", exclude={"train", "dev", "test"}) for n, t in tasks.items()
-        },
+        "tasks": {n: t.model_dump(mode="json", exclude=without) for n, t in tasks.items()},
         "shape": asdict(SHAPE),
         "longest": 128,
         "facts": {"encoder": "minilm", "saw_quora": True},
@@ -148,6 +124,37 @@ def run(
     writer.write_json("scores.json", {"dev": {"tasks": scores}})
     writer.close()
     return folder
+
+
+def _answers(
+    name: str, task: Task, rows: Rows, plan: Plan, ability: float, rng: np.random.Generator
+) -> tuple[dict[str, Any], list[str], list[list[Any]]]:
+    """Scores, header and lines of the predictions; hardness is the task's, taste the plan's."""
+    many = len(rows)
+    hard, taste = (
+        np.random.default_rng(zlib.crc32(key.encode())).normal(size=many)
+        for key in (name, f"{name} {plan.text}")
+    )
+    level = ability - hard + 0.2 * taste + 0.6 * rng.normal(size=many)
+    truth = np.array(rows.labels)
+    if task.kind == "regress":
+        values = np.clip(truth + rng.choice([-1, 1], many) * (1.5 - 0.5 * level), 0, 5)
+        lines = [[i, t, f"{v:.6f}"] for i, t, v in zip(rows.ids, truth, values, strict=True)]
+        pearson = float(np.corrcoef(values, truth)[0, 1])
+        return {"metric": "pearson", "pearson": pearson}, ["id", "label", "predicted"], lines
+    labels = task.labels or ()
+    p = np.zeros((many, len(labels)))
+    right = 0.05 + 0.9 * stats.norm.cdf(level * 1.2)
+    other = (truth + 1 + rng.integers(0, len(labels) - 1, many)) % len(labels)
+    p[np.arange(many), truth.astype(int)] = right
+    p[np.arange(many), other] += 1 - right
+    classes = p.argmax(1)
+    lines = [
+        [i, labels[t], labels[c], *(f"{x:.6f}" for x in q)]
+        for i, t, c, q in zip(rows.ids, truth.astype(int), classes, p, strict=True)
+    ]
+    header = ["id", "label", "predicted", *(f"p({label})" for label in labels)]
+    return {"metric": "accuracy", "accuracy": float(np.mean(classes == truth))}, header, lines
 
 
 def _log(
@@ -194,3 +201,11 @@ def survey(
             name = f"{plan.replace(':', '-').replace(', ', '-')}-{seed}"
             run(folder / "runs" / name, recipe(source, plan, seed), **settings)
     return folder
+
+
+def refused(paths: Sequence[Path], **settings: Any) -> str:
+    """The sentence with which a comparison is refused."""
+    with pytest.raises(UserError) as caught:
+        compare(paths, **settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import re
 from dataclasses import replace
@@ -10,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bough import demo
 from bough.model.network import plan_of
 from bough.recipe.recipe import Recipe
+from bough.recipe.sources import Hub
 from bough.training.api import train
-from tests import tiny
+from tests import folders, tiny
 
 ROOT = Path(__file__).parent.parent
 SYSTEMS = ("a_late", "b_pal", "c_hybrid", "d_batching", "e_progressive")
@@ -31,25 +30,7 @@ SMALLER = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded rows in the form of the course's files: tab separated, with its columns."""
-    folder = tmp_path_factory.mktemp("cs224n")
-    levels = {"very negative": 0, "negative": 1, "neutral": 2, "positive": 3, "very positive": 4}
-    forms = {
-        "sentiment": ("ids-sst", ["sentence"], "sentiment"),
-        "questions": ("quora", ["sentence1", "sentence2"], "is_duplicate"),
-        "similarity": ("sts", ["sentence1", "sentence2"], "similarity"),
-    }
-    for name, (stem, texts, label) in forms.items():
-        for split, size in (("train", 40), ("dev", 12)):
-            with open(demo.folder() / f"{name}-{split}.csv", newline="", encoding="utf-8") as file:
-                rows = list(csv.reader(file))[1 : size + 1]
-            lines = ["\t".join(["", "id", *texts, label])]
-            for i, (*words, said) in enumerate(rows):
-                value = {"same": "1.0", "different": "0.0"}.get(said, levels.get(said, said))
-                lines.append("\t".join([str(i), f"id{i}", *words, str(value)]))
-            text = "\n".join(lines) + "\n"
-            (folder / f"{stem}-{split}.csv").write_text(text, encoding="utf-8")
-    return folder
+    return folders.course(tmp_path_factory.mktemp("cs224n"))
 
 
 @pytest.mark.parametrize("name", SMALLER)
@@ -118,3 +99,25 @@ def test_the_tables_of_options_are_true() -> None:
     for file in options.PAGES:
         assert options.page(file) == file.read_text(encoding="utf-8"), "run python docs/options.py"
     assert "| `batch` | `32` |" in (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda p: p.name)
+def test_shipped_recipes(path: Path) -> None:
+    Recipe.read(path)
+    head = path.read_text().splitlines()[0]
+    assert head.startswith("# "), "the head comment says what it is and the command"
+    assert f"bough train recipes/{path.name}" in path.read_text()
+
+
+def test_the_courses_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BOUGH_DATA", str(tmp_path))
+    recipe = Recipe.read(ROOT / "recipes" / "cs224n.yaml")
+    assert list(recipe.tasks) == ["sst", "quora", "sts"]
+    assert (recipe.rows, recipe.plan, recipe.root) == ("skip", "split@3", tmp_path.resolve())
+    assert recipe.training.lr == 5e-5
+
+
+def test_the_recipe_of_hub_sets() -> None:
+    recipe = Recipe.read(ROOT / "recipes" / "hub.yaml")
+    sources = [source for task in recipe.tasks.values() for source in (task.train, task.dev)]
+    assert all(isinstance(source, Hub) for source in sources)

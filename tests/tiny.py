@@ -10,8 +10,11 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor, nn
 
-from bough.data.batches import Pack
+from bough.data.examples import Examples
+from bough.data.packing import Pack
+from bough.data.rows import Rows
 from bough.model.attention import Layout
+from bough.model.dropout import DropoutGenerator
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import Encoder
 from bough.model.transformer import Embeddings, Layer, Pooler
@@ -94,8 +97,8 @@ def trunk(source: Encoder) -> nn.ModuleDict:
     return nn.ModuleDict(places)
 
 
-def walk(places: nn.ModuleDict, pack: Pack, firsts: bool = False) -> Tensor:
-    """The plain pass through all layers: [tokens, d], or with `firsts` [texts, d]."""
+def encode(places: nn.ModuleDict, pack: Pack, cls_only: bool = False) -> Tensor:
+    """The plain pass through all layers: [tokens, d], or with `cls_only` [texts, d]."""
     embeddings = places["embeddings"]
     assert isinstance(embeddings, Embeddings)
     relative = embeddings.relative
@@ -104,7 +107,7 @@ def walk(places: nn.ModuleDict, pack: Pack, firsts: bool = False) -> Tensor:
     layers = [module for place, module in places.items() if place.startswith("layer")]
     for layer in layers[:-1]:
         h = layer(h, layout, None)
-    out: Tensor = layers[-1](h, layout, None, firsts)
+    out: Tensor = layers[-1](h, layout, None, cls_only)
     return out
 
 
@@ -141,8 +144,38 @@ def network(
     made = plan if isinstance(plan, Plan) else plan_of(plan, tasks, source.shape)
     model = Network.pretrained(made, tasks, source, seed)
     if stir:
-        generator = torch.Generator().manual_seed(seed + 1)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter += torch.randn(parameter.shape, generator=generator) * stir
+        add_noise(model, stir, seed + 1)
     return model
+
+
+@torch.no_grad()
+def add_noise(module: nn.Module, scale: float, seed: int = 1) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
+
+
+def dropout(seed: int = 0, rate: float = 0.3) -> DropoutGenerator:
+    return DropoutGenerator(torch.Generator().manual_seed(seed), rate)
+
+
+def rows(texts: list[tuple[str, ...]], labels: list[int] | list[float] | None = None) -> Rows:
+    numbers = list(range(len(texts)))
+    return Rows(texts, labels, [str(n) for n in numbers], "memory", numbers)
+
+
+def examples() -> dict[str, Examples]:
+    """Three examples of a task on one text, of a twin and of a joint one, which has no labels."""
+    words = tokenizer()
+    sentences: list[tuple[str, ...]] = [("a tree",), ("who",), ("the leaf is green",)]
+    pairs: list[tuple[str, ...]] = [("a", "b"), ("the root", "is old"), ("what", "where does it")]
+    single, twin, joint = task(), task(twin=True, number=True), task(joint=True)
+    return {
+        "single": Examples.of(single, rows(sentences, [2, 0, 1]), words, 40),
+        "twin": Examples.of(twin, rows(pairs, [0.5, 4.75, 3.0]), words, 40),
+        "joint": Examples.of(joint, rows(pairs), words, 40),
+    }
+
+
+def unpacked(pack: Pack) -> list[list[list[int]]]:
+    return [part.T.tolist() for part in pack.tokens.split(pack.lengths)]

@@ -8,45 +8,43 @@ from typing import TYPE_CHECKING, Any
 from bough.errors import UserError
 
 if TYPE_CHECKING:
-    from bough.inference.base import Answer, Model
-    from bough.inference.torch_model import MultiTaskModel, load
+    from bough.comparison.compare import compare
+    from bough.inference.load import load
+    from bough.inference.model import Answer, Model
+    from bough.inference.torch_model import MultiTaskModel
     from bough.plan.plan import Plan
     from bough.recipe.recipe import Recipe
+    from bough.reports.page import report
     from bough.runs.run_dir import Run
     from bough.training.api import resume, train
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "Answer",
-    "Model",
-    "MultiTaskModel",
-    "Plan",
-    "Recipe",
-    "Run",
-    "UserError",
-    "load",
-    "resume",
-    "train",
-]
+    "Answer", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
+    "compare", "load", "report", "resume", "train",
+]  # fmt: skip
 
-# Where the public names live; torch is loaded with the first that needs it.
-_ROOMS = {
-    "Answer": "inference.base",
-    "Model": "inference.base",
-    "MultiTaskModel": "inference.torch_model",
-    "load": "inference.torch_model",
-    "Plan": "plan.plan",
-    "Recipe": "recipe.recipe",
-    "Run": "runs.run_dir",
-    "resume": "training.api",
-    "train": "training.api",
+# Where the public names are defined; torch is loaded with the first that needs it.
+_DEFINED_IN = {
+    "Answer": "inference.model.Answer",
+    "Model": "inference.model.Model",
+    "MultiTaskModel": "inference.torch_model.MultiTaskModel",
+    "Plan": "plan.plan.Plan",
+    "Recipe": "recipe.recipe.Recipe",
+    "Run": "runs.run_dir.Run",
+    "compare": "comparison.compare.compare",
+    "load": "inference.load.load",
+    "report": "reports.page.report",
+    "resume": "training.api.resume",
+    "train": "training.api.train",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module 'bough' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"bough.{_ROOMS[name]}"), name)
+    module, _, defined = _DEFINED_IN[name].rpartition(".")
+    return getattr(importlib.import_module(f"bough.{module}"), defined)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
 """A user's mistake: one sentence that names the place and the value and says what to do.
 
 The command line prints it without a traceback and exits with 2; a library user catches it as
-`bough.Mistake`. Faults of bough itself stay ordinary exceptions.
+`bough.UserError`. Faults of bough itself stay ordinary exceptions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
-    """Something the user can mend; the message says where and how."""
+    """Something the user can mend; the message says in one sentence where and how.
+
+    Example:
+        >>> try:
+        ...     bough.load("runs/frist")
+        ... except bough.UserError as error:
+        ...     print(error)
+        runs/frist: no such run or model folder; did you mean 'first'?
+    """
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, BinaryIO, TextIO
 
 PART = ".part"  # how the names of files end that are not complete yet
 
@@ -24,51 +25,50 @@ Content = str | bytes | Callable[[IO[bytes]], object]
 
 
 def write_atomically(path: Path, content: Content) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}{PART}")
-    size = 0
-    try:
-        with open(aside, "wb") as file:
-            try:
-                if callable(content):
-                    content(file)
-                else:
-                    file.write(content.encode() if isinstance(content, str) else content)
-                size = file.tell()
-                file.flush()
-            except RuntimeError:
-                # torch has words of its own for a full disk; if it is that, this fails, too.
-                size = file.tell()
-                file.write(bytes(2**20))
-                raise
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise told(error, path, size) from None
-    finally:
-        aside.unlink(missing_ok=True)
+    with _replacing_bytes(path) as file:
+        if not callable(content):
+            file.write(content.encode() if isinstance(content, str) else content)
+            return
+        try:
+            content(file)
+        except RuntimeError:
+            # torch has words of its own for a full disk; if it is that, this fails, too.
+            file.write(bytes(2**20))
+            raise
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
     """A text file written bit by bit that takes its place at the end, if nothing went wrong."""
+    with _replacing_bytes(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        try:
+            yield text
+        finally:
+            text.detach()  # all is handed on, and the file beneath stays open
+
+
+@contextmanager
+def _replacing_bytes(path: Path) -> Iterator[BinaryIO]:
     aside = path.with_name(f".{path.name}.{os.getpid()}{PART}")
     size = 0
     try:
-        with open(aside, "w", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            size = file.tell()
+        with open(aside, "wb") as file:
+            try:
+                yield file
+                file.flush()
+            finally:
+                size = file.tell()
             os.fsync(file.fileno())
         os.replace(aside, path)
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
     except OSError as error:
-        raise told(error, path, size) from None
+        raise explained(error, path, size) from None
     finally:
         aside.unlink(missing_ok=True)
 
 
-def told(error: OSError, path: Path, size: int) -> OSError:
+def explained(error: OSError, path: Path, size: int) -> OSError:
     """The same error; a full disk in a sentence that says what happened to the file."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return error
@@ -84,11 +84,11 @@ def clear_parts(folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Make a rename last through a power cut, where the system can."""
     if os.name == "posix":
-        number = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(number)
+            os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)

@@ -20,7 +20,7 @@ OLD_FILES = ["pytorch_model.bin"]  # fetched only where there is no safetensors 
 
 @contextmanager
 def asking_the_hub(failed: str) -> Iterator[None]:
-    """What goes wrong inside is a Mistake: what failed, and the reason."""
+    """What goes wrong inside is a UserError: what failed, and the reason."""
     from huggingface_hub import errors
 
     # Of what it asks the hub with; that was requests once, and is httpx or httpx2 now, whose errors

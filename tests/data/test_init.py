@@ -1,5 +1,7 @@
 """`bough init`: whatever is guessed is said, and the recipe trains as it is written."""
 
+from __future__ import annotations
+
 import csv
 import json
 import os
@@ -11,15 +13,12 @@ from typer.testing import CliRunner
 
 from bough import demo
 from bough.cli.main import app
-from bough.data import infer, rows
+from bough.data import rows
 from bough.data.init import init
-from bough.data.rows import Rows
-from bough.data.split import split_off
 from bough.errors import UserError
 from bough.recipe.recipe import Recipe
 from bough.training.api import train
-
-WORDS = ["the", "old", "tree", "is", "green", "and", "very", "tall", "today"]
+from tests.data.reading import texts, words
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +44,6 @@ def write(name: str, columns: dict[str, list[Any]]) -> Path:
             table.writerow(columns)
             table.writerows(records)
     return path
-
-
-def texts(number: int, start: int = 0) -> list[str]:
-    return [f"{' '.join(WORDS[i % 5 :])} number {i}" for i in range(start, start + number)]
-
-
-def words(number: int, *names: str) -> list[str]:
-    return [names[i % len(names)] for i in range(number)]
 
 
 def one_step(recipe: Path, encoder: Path, out: str = "run") -> dict[str, Any]:
@@ -164,36 +155,6 @@ def test_nothing_is_overwritten() -> None:
 # --- setting rows aside --------------------------------------------------------------------------
 
 
-def as_rows(parts: list[str], labels: list[int]) -> Rows:
-    size = len(parts)
-    return Rows([(text,) for text in parts], labels, [str(i) for i in range(size)], "f.csv",
-                list(range(2, size + 2)))  # fmt: skip
-
-
-def test_rows_aside_do_not_depend_on_the_order_and_keep_the_classes() -> None:
-    parts, labels = texts(1000), [int(i % 10 == 0) for i in range(1000)]
-    train_rows, dev = split_off(as_rows(parts, labels), by_class=True)
-    assert sorted(train_rows + dev) == list(range(1000))
-    assert len(dev) == 100
-    assert sum(labels[n] for n in dev) == 10
-    turned = split_off(as_rows(parts[::-1], labels[::-1]), by_class=True)[1]
-    assert {parts[n] for n in dev} == {parts[::-1][n] for n in turned}
-
-
-def test_equal_texts_stay_on_one_side() -> None:
-    parts = texts(50) * 4
-    train_rows, dev = split_off(as_rows(parts, [i % 2 for i in range(200)]), by_class=True)
-    assert dev
-    assert not {parts[n] for n in train_rows} & {parts[n] for n in dev}
-
-
-def test_tasks_on_one_file_set_the_same_texts_aside_whatever_is_missing() -> None:
-    parts = texts(400)
-    whole = split_off(as_rows(parts, [0, 1] * 200), True, 400)[1]
-    part = split_off(as_rows(parts[150:], [0, 1, 1, 0, 1] * 50), True, 400)[1]
-    assert {parts[n] for n in whole} & set(parts[150:]) == {parts[150 + n] for n in part}
-
-
 def test_too_few_rows_to_set_aside() -> None:
     write("few.csv", {"text": texts(6), "label": words(6, "x", "y")})
     with pytest.raises(UserError, match=r"few.csv has 6 usable rows, too few .* give a dev file"):
@@ -201,60 +162,6 @@ def test_too_few_rows_to_set_aside() -> None:
 
 
 # --- guesses -------------------------------------------------------------------------------------
-
-
-def guessed(columns: dict[str, list[Any]]) -> tuple[tuple[str, ...], str, str]:
-    found = infer.columns(columns, "f.csv")
-    label = infer.Column.of(found.label, columns[found.label])
-    return found.text, found.label, infer.kind(label, "f.csv")[0]
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ({"label": words(40, "1", "2"), "text": texts(40)}, (("text",), "label", "classify")),
-        ({"id": list(range(40)), "review": texts(40), "stars": [i % 5 + 1 for i in range(40)]},
-         (("review",), "stars", "classify")),
-        ({"s1": texts(40), "s2": texts(40, 9), "gold": [i / 10 for i in range(40)]},
-         (("s1", "s2"), "gold", "regress")),
-        ({"premise": texts(40), "hypothesis": texts(40, 3), "label": words(40, "yes", "no")},
-         (("premise", "hypothesis"), "label", "classify")),
-        ({"text_a": texts(40), "text_b": texts(40, 3), "class": words(40, "0.0", "1.0")},
-         (("text_a", "text_b"), "class", "classify")),
-        ({"title": texts(40), "body": texts(40, 3), "topic": words(40, "x", "y", "z")},
-         (("body",), "topic", "classify")),
-        ({"what was said": texts(40), "grade": words(40, "A", "B")},
-         (("what was said",), "grade", "classify")),
-        ({"text": texts(40), "score": [i % 40 for i in range(40)]},
-         (("text",), "score", "regress")),
-        ({"text": texts(60), "label": [i % 30 for i in range(60)]},
-         (("text",), "label", "classify")),
-        ({"text": texts(40), "label": [i % 2 == 0 for i in range(40)]},
-         (("text",), "label", "classify")),
-        ({"text": texts(40), "label": words(40, "very good indeed sir", "not good at all")},
-         (("text",), "label", "classify")),
-    ],
-)  # fmt: skip
-def test_guesses(columns: dict[str, list[Any]], expected: Any) -> None:
-    assert guessed(columns) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([0.1, 0.95], (0, 1)),
-        ([0, 2.2, 5], (0, 5)),
-        ([1, 3.5, 5], (0, 5)),
-        ([-0.9, 0.8], (-1, 1)),
-        ([3, 97.5], (0, 100)),
-        ([12.3, 4500], (0, 4500)),
-        ([20.05, 20.31], (20.05, 20.31)),
-    ],
-)
-def test_scales(values: list[float], expected: tuple[float, float]) -> None:
-    low, high = infer.scale(values)
-    assert (low, high) == pytest.approx(expected)
-    assert low <= min(values) < max(values) <= high
 
 
 def test_several_labels_make_several_tasks(tiny_folder: Path) -> None:
@@ -398,7 +305,7 @@ def test_real_files_train_as_they_are(
     task, found = rows.load(name, recipe.tasks[name], root=recipe.root, policy=recipe.rows)
     assert task.columns == columns
     assert task.classes == classes
-    assert tuple(len(found.get(s, ())) for s in ("train", "dev", "test")) == sizes  # type: ignore[call-overload]
+    assert tuple(len(found.get(s, ())) for s in ("train", "dev", "test")) == sizes
     scores = one_step(Path("recipe.yaml"), tiny_folder)
     assert scores["dev"]["tasks"][name]["rows"] == sizes[1]
 

@@ -1,17 +1,17 @@
-"""The embedded data: reproducible, clean, split without leaks, and not to be solved by counting."""
+"""The embedded data: clean, split without leaks, and not to be solved by counting."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections import Counter
-from pathlib import Path
-from random import Random
 
 import pytest
 import yaml
 
-from bough.demo import SAMPLES, folder, generate, grammar, questions, recipe, sentiment
+from bough.demo import SAMPLES, folder, recipe
+from tools.demo_data import questions, sentiment
+from tools.demo_data.generate import SIZES
 
 TASKS = ("sentiment", "questions", "similarity")
 LABEL = {"sentiment": "label", "questions": "label", "similarity": "score"}
@@ -34,17 +34,9 @@ def common(a: str, b: str) -> float:
     return len(words(a) & words(b)) / len(words(a) | words(b))
 
 
-def test_the_generator_writes_the_files_byte_for_byte(tmp_path: Path) -> None:
-    generate.write(tmp_path)
-    names = sorted(path.name for path in folder().glob("*.csv"))
-    assert names == sorted(f"{task}-{split}.csv" for task in TASKS for split in ("train", "dev"))
-    for name in names:
-        assert (tmp_path / name).read_bytes() == (folder() / name).read_bytes(), name
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_sizes_and_no_row_twice(task: str) -> None:
-    for split, size in generate.SIZES.items():
+    for split, size in SIZES.items():
         rows = [tuple(row.values()) for row in table(task, split)]
         assert len(rows) == size
         assert len(set(rows)) == size
@@ -115,48 +107,6 @@ def test_the_recipe_names_files_columns_and_labels_that_exist() -> None:
                 assert {row[task["label"]] for row in rows} == set(task["labels"])
 
 
-def test_train_never_uses_what_is_kept_for_dev() -> None:
-    names = [
-        path.name
-        for path in grammar.SOURCES.glob("*.txt")
-        if not path.stem.endswith(("written", "frames"))
-    ]
-    rng = Random(0)
-    for family in grammar.read(*names):
-        for _ in range(20):
-            filled = [concept for concept in grammar.draw(rng, family, "train").values() if concept]
-            assert not any(concept.kept for concept in filled)
-        for section in family.sections.values():
-            assert grammar.usable(section, "train"), family.name
-            assert not grammar.choose(rng, section, "train").kept
+def test_train_never_names_a_place_that_is_kept_for_dev() -> None:
     assert not any("Krakow" in text for task in TASKS for text in texts(task, "train"))
     assert any("Krakow" in text for text in texts("questions", "dev"))
-
-
-def test_all_ways_to_ask_a_question_name_the_same_things() -> None:
-    for family in grammar.read("questions-daily.txt", "questions-world.txt"):
-        for name, lines in family.sections.items():
-            assert len({frozenset(line.slots) for line in lines}) == 1, (family.name, name)
-            assert not {"directed", "symmetric"} <= family.marks
-
-
-def test_hand_written_lines_are_many() -> None:
-    for name in TASKS:
-        assert (
-            sum(len(grammar.written(f"{name}-written.txt", split)) for split in grammar.SPLITS)
-            >= 60
-        )
-
-
-def test_a_line_is_filled_and_tidied() -> None:
-    concept = grammar.Concept(("apple",), 0, False)
-    meaning: grammar.Meaning = {"fruit": concept, "where": None}
-    text = grammar.fill(
-        Random(0), "a {fruit} [fell|fell] {where}, once. it was a hour ago .", meaning
-    )
-    assert grammar.tidy(text) == "An apple fell, once. It was an hour ago."
-
-
-def test_a_slot_that_cannot_be_read_is_shown() -> None:
-    with pytest.raises(ValueError, match="not a slot"):
-        grammar._slot("colour red, blue")

@@ -11,7 +11,7 @@ from bough.data.rows import Rows
 from bough.errors import UserError
 from bough.export import int8
 from bough.export.onnx_export import write_onnx
-from bough.inference.base import Text
+from bough.inference.model import Text
 from tests import folders
 from tests.exports import TASKS, exported, mixed, model_of, sentences, untraced, worst
 

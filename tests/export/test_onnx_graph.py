@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bough.export.onnx_graph import texts_graph
-from bough.inference.base import Text
+from bough.inference.model import Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
 from bough.recipe.tasks import Task

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bough.export.onnx_modules import TextsModule
-from bough.inference.base import Text
+from bough.inference.model import Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.transformer import Layer
 from bough.plan.encoder_shape import FAMILIES
@@ -19,7 +19,7 @@ from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
 from tests import tiny
 from tests.exports import CLOSE, TASKS, TWINS, mixed, model_of, pairs, untraced, worst
-from tests.model.test_network import cases
+from tests.plain_pass import cases
 
 PLANS = [
     "full",

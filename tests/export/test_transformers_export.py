@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from bough.data.batches import Pack, tokenise
+from bough.data.packing import Pack
+from bough.data.tokens import tokenise
 from bough.errors import UserError
 from bough.export.transformers_export import READERS, write_checkpoint, write_transformers
-from bough.inference.base import Text
+from bough.inference.model import Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
 from bough.model.forward import PackedForward
@@ -80,9 +81,9 @@ def vectors(model: MultiTaskModel, task: str, texts: list[Text]) -> Tensor:
     sequences, _ = tokenise(parts, model.tokenizer, model.longest)
     pack = Pack.of([(sequences, np.arange(len(texts)))])
     network = model.network
-    walk = PackedForward(network.route, network.cells, pack, [(task,)] * len(texts), None)
-    walk.run()
-    rows, index = walk.vectors()[task, task]
+    forward = PackedForward(network.routing, network.cells, pack, [(task,)] * len(texts), None)
+    forward.run()
+    rows, index = forward.vectors()[task, task]
     return rows[index]
 
 

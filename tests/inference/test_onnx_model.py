@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from bough.errors import UserError
 from bough.export.onnx_export import write_onnx
 from bough.inference import onnx_model
+from bough.inference.folder import save_metadata
 from bough.inference.predict import answer_file
 from bough.recipe.tasks import Task
 from tests import serving, tiny
@@ -81,7 +82,7 @@ def test_a_graph_beside_another_models_config(
     plan: str, tasks: dict[str, Task], reason: str, folder_of_three: Path, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(folder_of_three, tmp_path / "copy"))
-    model_of(plan, tasks if len(tasks) == 3 else THREE | tasks).save_words(copy)
+    save_metadata(model_of(plan, tasks if len(tasks) == 3 else THREE | tasks), copy)
     with pytest.raises(UserError, match=re.escape(f"beside it ({reason}); export the run anew")):
         onnx_model.load(copy)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,9 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bough.model import adapters
-from bough.model.adapters import PAL, AdapterModule, Beside, LoRA, Narrow, Segment
+from bough.model.adapters import PAL, AdapterModule, LoRA, Narrow, Segment, SegmentAdapters
 from bough.model.attention import Layout
-from bough.model.dropout import DropoutGenerator
 from bough.model.network import Network, fresh
 from bough.model.transformer import Layer
 from bough.plan.cost import cell_parameters, cost
@@ -43,15 +40,12 @@ def build(made: Adapter, stir: float = 0.0) -> AdapterModule:
     with torch.device("meta"):
         module = adapters.build(made, SHAPE)
     fresh(module, Cell(made.place, "a"), 0)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter += torch.randn(parameter.shape) * stir
+    tiny.add_noise(module, stir)
     return module
 
 
-def beside(n: int, *modules: AdapterModule) -> Beside:
-    return Beside(n, [Segment(modules, LAYOUT)])
+def on_all(n: int, *modules: AdapterModule) -> SegmentAdapters:
+    return SegmentAdapters(n, [Segment(modules, LAYOUT)])
 
 
 @pytest.fixture
@@ -75,11 +69,11 @@ def test_starts_as_the_identity_and_can_leave_it(made: Adapter, layer: Layer, h:
     module = build(made)
     plain = layer(h, LAYOUT, None)
     for n in (1, 2):
-        for firsts in (False, True):
-            wanted = layer(h, LAYOUT, None, firsts)
-            assert torch.equal(layer(h, LAYOUT, None, firsts, beside(n, module)), wanted)
+        for cls_only in (False, True):
+            wanted = layer(h, LAYOUT, None, cls_only)
+            assert torch.equal(layer(h, LAYOUT, None, cls_only, on_all(n, module)), wanted)
     weight = torch.randn(plain.shape)
-    (layer(h, LAYOUT, None, False, beside(1, module)) * weight).sum().backward()
+    (layer(h, LAYOUT, None, False, on_all(1, module)) * weight).sum().backward()
     assert any(p.grad is not None and p.grad.abs().max() > 1e-4 for p in module.parameters())
 
 
@@ -94,10 +88,10 @@ def test_first_rows_only_are_those_of_all_rows(made: Adapter, layer: Layer, h: T
             Segment((), Layout((5,))),
         ],
     ):
-        tweaks = Beside(1, segments)
-        whole = layer(h, LAYOUT, None, False, tweaks)
-        firsts = layer(h, LAYOUT, None, True, tweaks)
-        torch.testing.assert_close(firsts, whole[LAYOUT.starts])
+        both = SegmentAdapters(1, segments)
+        whole = layer(h, LAYOUT, None, False, both)
+        first = layer(h, LAYOUT, None, True, both)
+        torch.testing.assert_close(first, whole[LAYOUT.on(h.device).starts])
         assert not torch.allclose(whole, layer(h, LAYOUT, None), atol=1e-3)
 
 
@@ -110,18 +104,17 @@ def test_a_segment_leaves_its_neighbours_alone(made: Adapter, layer: Layer, h: T
         Segment((module,), Layout((3,))),
         Segment((other,), Layout((5,))),
     ]
-    mixed = layer(h, LAYOUT, None, False, Beside(1, segments)).split(LENGTHS)
-    for own, found in (((), mixed[0]), ((module,), mixed[1]), ((other,), mixed[2])):
-        alone = layer(h, LAYOUT, None, False, beside(1, *own)).split(LENGTHS)
-        i = [id(part) for part in mixed].index(id(found))
-        torch.testing.assert_close(found, alone[i])
+    mixed = layer(h, LAYOUT, None, False, SegmentAdapters(1, segments)).split(LENGTHS)
+    for i, segment in enumerate(segments):
+        alone = layer(h, LAYOUT, None, False, on_all(1, *segment.adapters)).split(LENGTHS)
+        torch.testing.assert_close(mixed[i], alone[i])
 
 
 @names
 def test_layers_of_its_range_have_their_own_weights(made: Adapter, layer: Layer, h: Tensor) -> None:
     module = build(made, 0.3)
-    one = layer(h, LAYOUT, None, False, beside(1, module))
-    two = layer(h, LAYOUT, None, False, beside(2, module))
+    one = layer(h, LAYOUT, None, False, on_all(1, module))
+    two = layer(h, LAYOUT, None, False, on_all(2, module))
     assert not torch.allclose(one, two, atol=1e-3)
 
 
@@ -164,7 +157,7 @@ def test_pal_is_what_its_paper_says(layer: Layer, h: Tensor) -> None:
             m, forward = halves(layer, text)
             g = attention(text @ v_e.T, 2, q, k, v)
             wanted.append(layer.norm2(m + forward + F.gelu(g @ v_d.T)))
-        found = layer(h, LAYOUT, None, False, beside(n, module))
+        found = layer(h, LAYOUT, None, False, on_all(n, module))
         torch.testing.assert_close(found, torch.cat(wanted), atol=1e-5, rtol=1e-4)
 
 
@@ -191,7 +184,7 @@ def test_low_rank_has_no_attention(layer: Layer, h: Tensor) -> None:
     for text in h.split(LENGTHS):
         m, forward = halves(layer, text)
         wanted.append(layer.norm2(m + forward + text @ pair.down.weight.T @ pair.up.weight.T))
-    found = layer(h, LAYOUT, None, False, beside(2, module))
+    found = layer(h, LAYOUT, None, False, on_all(2, module))
     torch.testing.assert_close(found, torch.cat(wanted), atol=1e-5, rtol=1e-4)
 
 
@@ -208,7 +201,7 @@ def test_lora_is_the_same_as_merging_it(matrices: str, layer: Layer, h: Tensor) 
         pair = module.get_submodule(f"parts.2{letter}")
         assert isinstance(pair, Narrow)
         targets[letter] += pair.up.weight.data @ pair.down.weight.data
-    found = layer(h, LAYOUT, None, False, beside(2, module))
+    found = layer(h, LAYOUT, None, False, on_all(2, module))
     torch.testing.assert_close(found, merged(h, LAYOUT, None), atol=1e-5, rtol=1e-4)
 
 
@@ -218,26 +211,26 @@ def test_bottleneck_follows_the_layer(layer: Layer, h: Tensor) -> None:
     assert isinstance(pair, Narrow)
     y = layer(h, LAYOUT, None)
     wanted = y + pair.up(F.gelu(pair.down(y)))
-    torch.testing.assert_close(layer(h, LAYOUT, None, False, beside(1, module)), wanted)
+    torch.testing.assert_close(layer(h, LAYOUT, None, False, on_all(1, module)), wanted)
     assert pair.down.bias is not None
 
 
 def test_several_adapters_add_up(layer: Layer, h: Tensor) -> None:
     pal, low = build(adapter("pal"), 0.4), build(adapter("lowrank"), 0.4)
-    found = beside(1, pal, low).beside(h, None, False)
-    assert found is not None
-    parts: Sequence[Tensor | None] = [beside(1, a).beside(h, None, False) for a in (pal, low)]
-    assert parts[0] is not None
-    assert parts[1] is not None
-    torch.testing.assert_close(found, parts[0] + parts[1])
+
+    def added(*modules: AdapterModule) -> Tensor:
+        out = on_all(1, *modules).parallel(h, None, False)
+        assert out is not None
+        return out
+
+    torch.testing.assert_close(added(pal, low), added(pal) + added(low))
 
 
 def test_pal_attention_takes_dropout(layer: Layer, h: Tensor) -> None:
     module = build(adapter("pal"), 0.4)
 
     def run(seed: int) -> Tensor:
-        dice = DropoutGenerator(torch.Generator().manual_seed(seed), 0.3)
-        out = beside(1, module).beside(h, dice, False)
+        out = on_all(1, module).parallel(h, tiny.dropout(seed), False)
         assert out is not None
         return out
 
@@ -252,8 +245,12 @@ def test_pal_attention_takes_dropout(layer: Layer, h: Tensor) -> None:
 @given(plans(max_layers=3))
 def test_the_network_has_the_parameters_that_cost_counts(plan: Plan) -> None:
     outputs = {name: 1 + i for i, name in enumerate(plan.tasks)}
-    kinds = (tiny.task(number=True), tiny.task(labels=("x", "y"), loss="ce"), tiny.task())
-    kinds += (tiny.task(labels=tuple("wxyz")),)
+    kinds = (
+        tiny.task(number=True),
+        tiny.task(labels=("x", "y"), loss="ce"),
+        tiny.task(),
+        tiny.task(labels=tuple("wxyz")),
+    )
     tasks = {
         name: kinds[i].model_copy(update={"pooling": "pooler" if name in plan.pooled else "cls"})
         for i, name in enumerate(plan.tasks)

@@ -1,6 +1,8 @@
-"""Attention over packed rows equals torch's, text by text; dropout is what it says it is."""
+"""Attention over packed rows equals torch's, text by text."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from bough.model.attention import (
     Bucket,
@@ -16,18 +19,16 @@ from bough.model.attention import (
     attend_padded,
     gather_rows,
     position_bias,
+    position_bucket,
 )
-from bough.model.dropout import DropoutGenerator, drop, scale, threshold
-from bough.model.transformer import Embeddings, Layer
 from tests import tiny
 
 HEADS = 2
 WIDTH = 6
 LENGTHS = (3, 3, 1, 5, 5, 5, 2)
-
-
-def chance(seed: int = 0, rate: float = 0.3) -> DropoutGenerator:
-    return DropoutGenerator(torch.Generator().manual_seed(seed), rate)
+Attend = Callable[..., Tensor]
+CPU = torch.device("cpu")
+both = pytest.mark.parametrize("by", [attend, attend_padded])
 
 
 def text_by_text(
@@ -62,8 +63,8 @@ def gradients(out: Tensor, of: list[Tensor]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("tables", [0, 1, 3])
-@pytest.mark.parametrize("by", [attend, attend_padded])
-def test_equals_torch_text_by_text(by: type[attend], tables: int) -> None:
+@both
+def test_equals_torch_text_by_text(by: Attend, tables: int) -> None:
     qkv, biases, layout = inputs(tables)
     wanted = text_by_text(qkv, layout.lengths, biases, layout.bias_of)
     found = by(qkv, layout, HEADS, None)
@@ -73,11 +74,11 @@ def test_equals_torch_text_by_text(by: type[attend], tables: int) -> None:
 
 
 @pytest.mark.parametrize("tables", [0, 1, 3])
-@pytest.mark.parametrize("by", [attend, attend_padded])
-def test_queries_give_the_first_rows(by: type[attend], tables: int) -> None:
+@both
+def test_queries_give_the_first_rows(by: Attend, tables: int) -> None:
     qkv, biases, layout = inputs(tables)
-    wanted = text_by_text(qkv, layout.lengths, biases, layout.bias_of)[layout.starts]
-    queries, rest = qkv[layout.starts, :WIDTH], qkv[:, WIDTH:]
+    wanted = text_by_text(qkv, layout.lengths, biases, layout.bias_of)[layout.on(CPU).starts]
+    queries, rest = qkv[layout.on(CPU).starts, :WIDTH], qkv[:, WIDTH:]
     found = by(rest, layout, HEADS, None, queries)
     torch.testing.assert_close(found, wanted)
     of = [qkv, *biases]
@@ -95,24 +96,22 @@ def test_any_lengths(lengths: list[int], tables: int) -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("tables", [0, 2])
-@pytest.mark.parametrize("by", [attend, attend_padded])
-def test_gradients_are_those_of_what_was_computed(
-    by: type[attend], tables: int, rate: float
-) -> None:
+@both
+def test_gradients_are_those_of_what_was_computed(by: Attend, tables: int, rate: float) -> None:
     """Numerically; with dropout the same seed gives the same mask in every evaluation."""
     qkv, biases, layout = inputs(tables, (2, 2, 1))
 
     def whole(rows: Tensor, *tables: Tensor) -> Tensor:
         laid = Layout(layout.lengths, tables, layout.bias_of)
-        return by(rows, laid, HEADS, chance(1, rate))
+        return by(rows, laid, HEADS, tiny.dropout(1, rate))
 
-    def firsts(rows: Tensor, *tables: Tensor) -> Tensor:
+    def cls_only(rows: Tensor, *tables: Tensor) -> Tensor:
         laid = Layout(layout.lengths, tables, layout.bias_of)
-        queries = rows[laid.starts, :WIDTH]
-        return by(rows[:, WIDTH:], laid, HEADS, chance(1, rate), queries)
+        queries = rows[laid.on(CPU).starts, :WIDTH]
+        return by(rows[:, WIDTH:], laid, HEADS, tiny.dropout(1, rate), queries)
 
     assert torch.autograd.gradcheck(whole, (qkv, *biases))
-    assert torch.autograd.gradcheck(firsts, (qkv, *biases))
+    assert torch.autograd.gradcheck(cls_only, (qkv, *biases))
 
 
 def test_a_second_derivative_is_refused_rather_than_wrong() -> None:
@@ -123,117 +122,61 @@ def test_a_second_derivative_is_refused_rather_than_wrong() -> None:
         first.sum().backward()
 
 
-@pytest.mark.parametrize("by", [attend, attend_padded])
-def test_attention_dropout_keeps_the_expectation(by: type[attend]) -> None:
+@both
+def test_a_rate_of_nothing_drops_nothing(by: Attend) -> None:
+    qkv, _, layout = inputs(0)
+    found = by(qkv, layout, HEADS, tiny.dropout(rate=0.0))
+    assert torch.equal(found, by(qkv, layout, HEADS, None))
+
+
+@both
+def test_attention_dropout_keeps_the_expectation(by: Attend) -> None:
     qkv, _, layout = inputs(0, (4, 4, 2))
-    dice = chance(rate=0.25)
+    dropout = tiny.dropout(rate=0.25)
     with torch.no_grad():
-        mean = torch.stack([by(qkv, layout, HEADS, dice) for _ in range(2000)]).mean(0)
+        mean = torch.stack([by(qkv, layout, HEADS, dropout) for _ in range(2000)]).mean(0)
         wanted = by(qkv, layout, HEADS, None)
     torch.testing.assert_close(mean, wanted, atol=0.08, rtol=0)
 
 
-# --- dropout --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9])
-def test_dropout_rate_and_expectation(rate: float) -> None:
-    x = torch.ones(400, 501)
-    y = drop(x, rate, chance())
-    exact = threshold(rate) / 256
-    assert abs(exact - rate) <= 1 / 512
-    assert (y == 0).float().mean().item() == pytest.approx(exact, abs=0.004)
-    assert torch.equal(y[y != 0], torch.full_like(y[y != 0], scale(rate)))
-    assert y.mean().item() == pytest.approx(1, abs=0.02)
-    rows = (y == 0).float().mean(1)  # no row, column or neighbourhood is spared
-    assert 0 < rows.min() < rows.max() < 1
-    both = ((y[:, 1:] == 0) & (y[:, :-1] == 0)).float().mean().item()
-    assert both == pytest.approx(exact**2, abs=0.006)
-
-
-def test_dropout_gradient_has_the_mask_of_the_forward_pass() -> None:
-    x = torch.randn(37, 11, dtype=torch.float64, requires_grad=True)
-    y = drop(x, 0.4, chance())
-    (grad,) = torch.autograd.grad(y.sum(), x)
-    torch.testing.assert_close(grad * x, y)
-    assert torch.autograd.gradcheck(lambda x: drop(x, 0.4, chance()), x)
-
-
-def test_dropout_comes_from_the_generator_alone() -> None:
-    x = torch.ones(50, 50)
-    dice = chance(5)
-    drop(x, 0.5, dice)
-    state = dice.generator.get_state()
-    before = torch.random.get_rng_state()
-    one, two = drop(x, 0.5, dice), drop(x, 0.5, dice)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert not torch.equal(one, two)
-    dice.generator.set_state(state)
-    assert torch.equal(drop(x, 0.5, dice), one)
-    assert torch.equal(drop(x, 0.5, dice), two)
-
-
-def test_no_dice_no_dropout() -> None:
-    x = torch.randn(3, 4)
-    assert drop(x, 0.5, None) is x
-    assert drop(x, 0.0, chance()) is x
-    qkv, _, layout = inputs(0)
-    torch.testing.assert_close(
-        attend(qkv, layout, HEADS, chance(rate=0.0)), attend(qkv, layout, HEADS, None)
-    )
-
-
-@pytest.mark.parametrize("size", [(0, 3), (1,), (7,), (8,), (3, 5, 7)])
-def test_masks_of_any_size(size: tuple[int, ...]) -> None:
-    assert chance().keep(size, 0.5).shape == size
-
-
-def test_a_layer_drops_in_embeddings_attention_and_both_halves() -> None:
-    source = tiny.encoder()
-    places = tiny.trunk(source)
-    layer, embeddings = places["layer 1"], places["embeddings"]
-    assert isinstance(layer, Layer)
-    assert isinstance(embeddings, Embeddings)
-    pack = tiny.pack([4, 4, 6])
-    layout = Layout(pack.lengths)
-    ids = pack.tokens.unbind(1)
-    plain = embeddings(*ids, None)
-    assert torch.equal(embeddings(*ids, chance(rate=0.0)), plain)
-    assert (embeddings(*ids, chance()) == 0).any()
-    whole = layer(plain, layout, None)
-    assert not torch.equal(layer(plain, layout, chance()), whole)
-    assert torch.equal(layer(plain, layout, chance()), layer(plain, layout, chance()))
-
-
-def test_bfloat16_runs_forward_and_backward() -> None:
-    for family in ("bert", "mpnet"):
-        places = tiny.trunk(tiny.encoder(family))
-        pack = tiny.pack([4, 4, 6, 9])
-        wanted = tiny.walk(places, pack)
-        with torch.autocast("cpu", torch.bfloat16):
-            found = tiny.walk(places, pack)
-            firsts = tiny.walk(places, pack, firsts=True)
-        assert (found - wanted).norm() / wanted.norm() < 0.03
-        (found.float().square().sum() + firsts.float().square().sum()).backward()
-        for name, parameter in places.named_parameters():
-            if "pooler" not in name:
-                assert parameter.grad is not None, name
-                assert parameter.grad.isfinite().all()
+def test_relative_buckets_are_those_of_mpnet() -> None:
+    positions = torch.arange(512)
+    distance = positions[:, None] - positions[None, :]
+    for buckets in (8, 32, 64):
+        wanted = MPNetEncoder.relative_position_bucket(-distance, num_buckets=buckets)
+        assert torch.equal(position_bucket(distance, buckets), wanted)
 
 
 # --- where things lie -----------------------------------------------------------------------------
 
 
 def test_layout() -> None:
-    layout = Layout((3, 3, 1, 3), (), ())
-    assert layout.stretches == (Bucket(2, 3), Bucket(1, 1), Bucket(1, 3))
-    assert layout.starts.tolist() == [0, 3, 6, 7]
+    layout = Layout((3, 3, 1, 3))
+    assert layout.buckets == (Bucket(2, 3), Bucket(1, 1), Bucket(1, 3))
     assert layout.tokens == 10
     table = torch.zeros(4, 1)
     two = Layout((3, 3, 3), (table, table), (0, 1, 1))
-    assert two.stretches == (Bucket(1, 3, 0), Bucket(2, 3, 1))
-    assert Layout(()).starts.tolist() == []
-    assert Layout(()).starts.dtype == torch.long
+    assert two.buckets == (Bucket(1, 3, 0), Bucket(2, 3, 1))
+    assert two.on(CPU).bias_of.tolist() == [0, 1, 1]
+
+
+def test_a_layout_on_a_device() -> None:
+    tensors = Layout((3, 1, 2)).on(CPU)
+    assert tensors.lengths.tolist() == [3, 1, 2]
+    assert tensors.starts.tolist() == [0, 3, 4]
+    assert tensors.inside.int().tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+    assert tensors.padded_rows.tolist() == tensors.inside.flatten().nonzero()[:, 0].tolist()
+    assert tensors.bias_of.tolist() == [0, 0, 0]
+    none = Layout(()).on(CPU).starts
+    assert none.tolist() == []
+    assert none.dtype == torch.long
+
+
+def test_what_lies_on_a_device_is_made_once() -> None:
+    layout = Layout((3, 1, 2))
+    assert layout.on(CPU).starts is layout.on(torch.device("cpu")).starts
+    assert layout.on(torch.device("meta")).starts.is_meta
+    assert layout == Layout((3, 1, 2))
 
 
 def test_gather_rows() -> None:

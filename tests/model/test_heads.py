@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bough.errors import UserError
-from bough.model.dropout import DropoutGenerator
 from bough.model.heads import (
     FUSED,
     Dense,
@@ -34,10 +34,7 @@ WIDTH = 6
 def head(task: Task, imports: tuple[int, ...] = (), stir: float = 0.5) -> Head:
     made = Head(task, WIDTH, imports)
     fresh(made, Cell("head", "a"), 0)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter += torch.randn(parameter.shape) * stir
+    tiny.add_noise(made, stir)
     return made
 
 
@@ -61,24 +58,24 @@ def times(x: Tensor, module: torch.nn.Module, name: str) -> Tensor:
 
 
 def test_linear(a: Tensor) -> None:
-    own = head(tiny.task())
-    outputs, hidden = own([a], [], None)
+    module = head(tiny.task())
+    outputs, hidden = module([a], [], None)
     assert outputs.shape == (4, 3)
-    torch.testing.assert_close(outputs, times(a, own, "output"))
+    torch.testing.assert_close(outputs, times(a, module, "output"))
     assert hidden is a
 
 
 def test_mlp_of_three_layers(a: Tensor) -> None:
     """System C: 3 layers, ReLU between and none on the output."""
-    own = head(tiny.task(head="mlp", width=5))
-    one = times(a, own, "hidden.0.linear").relu()
-    two = times(one, own, "hidden.1.linear").relu()
-    outputs, hidden = own([a], [], None)
-    torch.testing.assert_close(outputs, times(two, own, "output"))
+    module = head(tiny.task(head="mlp", width=5))
+    one = times(a, module, "hidden.0.linear").relu()
+    two = times(one, module, "hidden.1.linear").relu()
+    outputs, hidden = module([a], [], None)
+    torch.testing.assert_close(outputs, times(two, module, "output"))
     torch.testing.assert_close(hidden, two)
     assert (outputs < 0).any()
     assert two.shape == (4, 5)
-    assert len(list(own.parameters())) == 6
+    assert len(list(module.parameters())) == 6
     assert len(list(head(tiny.task(head="mlp", depth=1)).parameters())) == 2
 
 
@@ -105,33 +102,33 @@ def test_pair_features(names: tuple[str, ...], a: Tensor, b: Tensor) -> None:
     wanted = torch.cat([each[name] for name in names], 1)
     torch.testing.assert_close(features(task, [a, b]), wanted)
     assert feature_size(task, WIDTH) == wanted.shape[1]
-    own = head(task)
-    torch.testing.assert_close(own([a, b], [], None)[0], times(wanted, own, "output"))
+    module = head(task)
+    torch.testing.assert_close(module([a, b], [], None)[0], times(wanted, module, "output"))
 
 
 def test_joint_pairs_have_one_vector(a: Tensor) -> None:
-    own = head(tiny.task(joint=True))
-    assert own([a], [], None)[0].shape == (4, 3)
+    module = head(tiny.task(joint=True))
+    assert module([a], [], None)[0].shape == (4, 3)
 
 
 def test_norm_and_projection(a: Tensor, b: Tensor) -> None:
-    own = head(tiny.task(twin=True, norm=True, project=True, features=["sum"]))
-    assert own.norm is not None
-    assert own.norm.eps == 1e-12
+    module = head(tiny.task(twin=True, norm=True, project=True, features=["sum"]))
+    assert module.norm is not None
+    assert module.norm.eps == 1e-12
 
     def each(x: Tensor) -> Tensor:
         scaled = (x - x.mean(1, keepdim=True)) / x.var(1, correction=0, keepdim=True).sqrt()
-        weight, bias = weights(own, "norm")
-        return times(scaled * weight + bias, own, "project")
+        weight, bias = weights(module, "norm")
+        return times(scaled * weight + bias, module, "project")
 
-    wanted = times(each(a) + each(b), own, "output")
-    torch.testing.assert_close(own([a, b], [], None)[0], wanted)
+    wanted = times(each(a) + each(b), module, "output")
+    torch.testing.assert_close(module([a, b], [], None)[0], wanted)
 
 
 def test_norms_start_plain(a: Tensor) -> None:
-    own = head(tiny.task(norm=True), stir=0)
-    wanted = times(F.layer_norm(a, (WIDTH,), eps=1e-12), own, "output")
-    torch.testing.assert_close(own([a], [], None)[0], wanted)
+    module = head(tiny.task(norm=True), stir=0)
+    wanted = times(F.layer_norm(a, (WIDTH,), eps=1e-12), module, "output")
+    torch.testing.assert_close(module([a], [], None)[0], wanted)
 
 
 # --- cosines --------------------------------------------------------------------------------------
@@ -142,24 +139,21 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 
 def test_similarity_of_system_a(a: Tensor, b: Tensor) -> None:
-    """y = (cos(u1, u2) + 1) * 2.5 of vectors through a matrix of its own."""
+    """y = (cos(u1, u2) + 1) * 2.5 of vectors through a matrix of its module."""
     task = tiny.task(twin=True, number=True, head="cosine-linear", project=True)
-    own = head(task)
-    outputs, _ = own([a, b], [], None)
-    wanted = (cosine(times(a, own, "project"), times(b, own, "project")) + 1) * 2.5
+    module = head(task)
+    outputs, _ = module([a, b], [], None)
+    wanted = (cosine(times(a, module, "project"), times(b, module, "project")) + 1) * 2.5
     torch.testing.assert_close(answers(task, outputs)[0], wanted[:, 0])
-    reached = (
-        answers(task, own([a, a], [], None)[0])[0],
-        answers(task, own([a, -a], [], None)[0])[0],
-    )
-    torch.testing.assert_close(reached[0], torch.full((4,), 5.0))
+    alike = answers(task, module([a, a], [], None)[0])[0]
+    torch.testing.assert_close(alike, torch.full((4,), 5.0))
 
 
 def test_reachable_ranges(a: Tensor) -> None:
     def reached(form: str) -> list[float]:
         task = tiny.task(twin=True, number=True, head=form)
-        own = head(task, stir=0)
-        return [answers(task, own([a, x], [], None)[0])[0][0].item() for x in (-a, a)]
+        module = head(task, stir=0)
+        return [answers(task, module([a, x], [], None)[0])[0][0].item() for x in (-a, a)]
 
     assert reached("cosine-linear") == pytest.approx([0, 5])
     assert reached("cosine-sigmoid") == pytest.approx([1.34, 3.66], abs=0.005)  # system B's
@@ -167,20 +161,20 @@ def test_reachable_ranges(a: Tensor) -> None:
 
 
 def test_learned_scale_and_bias_reach_anything(a: Tensor) -> None:
-    own = head(tiny.task(twin=True, number=True, head="cosine"), stir=0)
-    assert own.cosine is not None
+    module = head(tiny.task(twin=True, number=True, head="cosine"), stir=0)
+    assert module.cosine is not None
     with torch.no_grad():
-        own.cosine.scale.fill_(3.0)
-        own.cosine.bias.fill_(-1.0)
-    torch.testing.assert_close(own([a, a], [], None)[0], torch.full((4, 1), 2.0))
-    assert {n for n, _ in own.named_parameters()} == {"cosine.scale", "cosine.bias"}
+        module.cosine.scale.fill_(3.0)
+        module.cosine.bias.fill_(-1.0)
+    torch.testing.assert_close(module([a, a], [], None)[0], torch.full((4, 1), 2.0))
+    assert {n for n, _ in module.named_parameters()} == {"cosine.scale", "cosine.bias"}
 
 
 @pytest.mark.parametrize("form", ["cosine", "cosine-linear", "cosine-sigmoid"])
 def test_cosines_as_a_choice_of_two(form: str, a: Tensor, b: Tensor) -> None:
     task = tiny.task(twin=True, labels=("no", "yes"), head=form)
-    own = head(task, stir=0)
-    outputs, hidden = own([a, b], [], None)
+    module = head(task, stir=0)
+    outputs, hidden = module([a, b], [], None)
     probability = answers(task, outputs)[1]
     assert probability is not None
     cos = cosine(a, b)
@@ -191,7 +185,7 @@ def test_cosines_as_a_choice_of_two(form: str, a: Tensor, b: Tensor) -> None:
     }[form]
     torch.testing.assert_close(probability[:, 1:], wanted)
     torch.testing.assert_close(hidden, torch.cat([a, b], 1))
-    same = own([a, a.clone().requires_grad_()], [], None)[0]
+    same = module([a, a.clone().requires_grad_()], [], None)[0]
     assert same.isfinite().all()
     same.sum().backward()  # equal vectors: no infinite logit, no NaN
 
@@ -202,33 +196,33 @@ def test_cosines_as_a_choice_of_two(form: str, a: Tensor, b: Tensor) -> None:
 def test_imports_are_concatenated(a: Tensor, b: Tensor) -> None:
     """System E: [x1, x2, sent(x1), sent(x2)] through FC, ReLU, FC."""
     task = tiny.task(twin=True, features=["concat"], head="mlp", depth=2, width=7)
-    own = head(task, (3, 3))
+    module = head(task, (3, 3))
     one, two = torch.randn(4, 3), torch.randn(4, 3)
     x = torch.cat([a, b, one, two], 1)
-    wanted = times(times(x, own, "hidden.0.linear").relu(), own, "output")
-    torch.testing.assert_close(own([a, b], [one, two], None)[0], wanted)
+    wanted = times(times(x, module, "hidden.0.linear").relu(), module, "output")
+    torch.testing.assert_close(module([a, b], [one, two], None)[0], wanted)
 
 
 def test_imports_are_attended(a: Tensor) -> None:
-    own = head(tiny.task(fusion="attention"), (3, 5))
-    assert isinstance(own.fusion, Fusion)
+    module = head(tiny.task(fusion="attention"), (3, 5))
+    assert isinstance(module.fusion, Fusion)
     one, two = torch.randn(4, 3), torch.randn(4, 5)
     wanted = []
     for i in range(4):
-        ask = times(a[i], own, "fusion.ask")
-        keys = [times(x[i], own, f"fusion.keys.{j}") for j, x in enumerate((one, two))]
-        values = [times(x[i], own, f"fusion.values.{j}") for j, x in enumerate((one, two))]
+        ask = times(a[i], module, "fusion.ask")
+        keys = [times(x[i], module, f"fusion.keys.{j}") for j, x in enumerate((one, two))]
+        values = [times(x[i], module, f"fusion.values.{j}") for j, x in enumerate((one, two))]
         shares = torch.softmax(torch.stack([ask @ key for key in keys]) / FUSED**0.5, 0)
         mixed = shares[0] * values[0] + shares[1] * values[1]
-        wanted.append(times(torch.cat([a[i], mixed]), own, "output"))
-    torch.testing.assert_close(own([a], [one, two], None)[0], torch.stack(wanted))
+        wanted.append(times(torch.cat([a[i], mixed]), module, "output"))
+    torch.testing.assert_close(module([a], [one, two], None)[0], torch.stack(wanted))
 
 
 def test_a_cosine_adds_what_it_reads(a: Tensor, b: Tensor) -> None:
-    own = head(tiny.task(twin=True, number=True, head="cosine-linear"), (3, 1))
+    module = head(tiny.task(twin=True, number=True, head="cosine-linear"), (3, 1))
     one, two = torch.randn(4, 3), torch.randn(4, 1)
-    wanted = (cosine(a, b) + 1) / 2 + times(torch.cat([one, two], 1), own, "output")
-    torch.testing.assert_close(own([a, b], [one, two], None)[0], wanted)
+    wanted = (cosine(a, b) + 1) / 2 + times(torch.cat([one, two], 1), module, "output")
+    torch.testing.assert_close(module([a, b], [one, two], None)[0], wanted)
 
 
 def test_what_is_exported(a: Tensor) -> None:
@@ -294,7 +288,7 @@ def test_import_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reader", "source", "said"),
+    ("reader", "source", "message"),
     [
         ({}, {"joint": True}, "judges one text and cannot read 'b'.*feed a>b instead"),
         ({}, {"twin": True}, "judges one text and cannot read 'b'"),
@@ -307,32 +301,30 @@ def test_import_sizes() -> None:
         ),
     ],
 )
-def test_readings_that_cannot_be(reader: dict[str, Any], source: dict[str, Any], said: str) -> None:
+def test_readings_that_cannot_be(
+    reader: dict[str, Any], source: dict[str, Any], message: str
+) -> None:
     tasks = {"a": tiny.task(**reader), "b": tiny.task(**source)}
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         import_sizes("a", ["b"], tasks, WIDTH, {"b": []})
 
 
-# --- chance and start -----------------------------------------------------------------------------
+# --- dropout and start ----------------------------------------------------------------------------
 
 
 def test_dropout_comes_before_and_inside_and_never_after(a: Tensor) -> None:
-    def dice() -> DropoutGenerator:
-        return DropoutGenerator(
-            torch.Generator().manual_seed(0), 0.0
-        )  # the trunk's rate is not the head's
-
-    own = head(tiny.task(head="mlp", width=50, dropout=0.5))
-    plain, hidden = own([a], [], None)
-    dropped, thinned = own([a], [], dice())
+    dropout = partial(tiny.dropout, rate=0.0)  # the trunk's rate is not the head's
+    module = head(tiny.task(head="mlp", width=50, dropout=0.5))
+    plain, hidden = module([a], [], None)
+    dropped, thinned = module([a], [], dropout())
     assert not torch.allclose(plain, dropped)
     assert (thinned == 0).float().mean() > (hidden == 0).float().mean() + 0.1
-    torch.testing.assert_close(dropped, times(thinned, own, "output"))  # logits are not dropped
-    assert torch.equal(own([a], [], dice())[0], dropped)
+    torch.testing.assert_close(dropped, times(thinned, module, "output"))  # logits are not dropped
+    assert torch.equal(module([a], [], dropout())[0], dropped)
     never = head(tiny.task(head="mlp", width=50, dropout=0.0))
-    assert torch.equal(never([a], [], dice())[0], never([a], [], None)[0])
+    assert torch.equal(never([a], [], dropout())[0], never([a], [], None)[0])
     reader = head(tiny.task(dropout=0.9), (3,), stir=0)
-    seen = reader([a], [torch.ones(4, 3)], dice())[1]
+    seen = reader([a], [torch.ones(4, 3)], dropout())[1]
     assert torch.equal(seen[:, WIDTH:], torch.ones(4, 3))  # nor what is imported
 
 

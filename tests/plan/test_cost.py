@@ -185,5 +185,5 @@ def test_networks_are_built_as_counted(plan: Plan) -> None:
 
 
 def test_without_torch() -> None:
-    code = "import sys, bough.cost, bough.picture; sys.exit('torch' in sys.modules)"
+    code = "import sys, bough.plan.cost, bough.plan.diagram; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

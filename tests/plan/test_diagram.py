@@ -52,6 +52,14 @@ def test_signs_are_explained() -> None:
     assert svg(Plan.parse("frozen@2", TASKS, 6)).count(">fixed<") == 2
 
 
+def test_two_pictures_in_one_page_have_no_id_in_common() -> None:
+    pictures = [svg(Plan.parse(text, TASKS, 6)) for text in ("feed:sst>para", "feed:sst>sts")]
+    ids = [set(re.findall(r' id="([^"]*)"', picture)) for picture in pictures]
+    assert not ids[0] & ids[1]
+    for own, picture in zip(ids, pictures, strict=True):
+        assert set(re.findall(r"url\(#([^)]*)\)", picture)) <= own
+
+
 def test_title_and_words_for_those_who_do_not_see_it() -> None:
     plan = Plan.parse("split@4", TASKS, 6)
     root = ElementTree.fromstring(svg(plan, title="Mine & <yours>"))

@@ -14,14 +14,13 @@ import pytest
 import yaml
 
 import bough
-from bough.runs import card
-from bough.inference.base import Text
 from bough.errors import UserError
+from bough.inference.load import load_torch
+from bough.inference.model import Model, Text
 from bough.inference.torch_model import MultiTaskModel
-from bough.data.rows import Rows
+from bough.runs import card
 from bough.runs.run_dir import Run
 from bough.training.api import train
-
 from tests import folders, serving
 
 TEXTS: list[Text] = ["the old tree is green", ("one leaf", "two leaf")]
@@ -34,7 +33,7 @@ def run(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(recipe, tmp_path_factory.mktemp("runs") / "one")
 
 
-def alike(one: MultiTaskModel, two: MultiTaskModel) -> bool:
+def alike(one: Model, two: Model) -> bool:
     """Whether both answer the same, but for the last digits."""
     found = [{t: a.plain() for t, a in answers.items()} for answers in one.predict(TEXTS)]
     return all(serving.same(a, b) for a, b in zip(found, two.predict(TEXTS), strict=True))
@@ -111,14 +110,14 @@ def test_before_the_run_is_done_there_are_no_scores(tmp_path: Path) -> None:
 
 
 def test_one_task_of_a_model_has_a_card_of_its_own(run: Run, tmp_path: Path) -> None:
-    bough.load(run.folder).only("sentiment").save(tmp_path)
+    load_torch(run).only("sentiment").save(tmp_path)
     front, body = parts((tmp_path / "README.md").read_text(encoding="utf-8"))
     assert len(front["model-index"][0]["results"]) == 1
     assert "similarity" not in body.split("## Scores")[1]
 
 
 def test_the_card_of_one_task_tells_of_no_other(run: Run, tmp_path: Path) -> None:
-    whole = bough.load(run.folder)
+    whole = load_torch(run)
     for name, forms in (("sentiment", {str}), ("similarity", {list})):
         one = whole.only(name)
         assert {type(example) for example in one.facts["examples"]} == forms
@@ -170,25 +169,8 @@ def test_awkward_words_stay_what_they_are() -> None:
     assert len({line.replace(r"\|", "").count("|") for line in table}) == 1
 
 
-# --- what the run hands over ---------------------------------------------------------------------
-
-
-def rows(texts: list[tuple[str, ...]], labels: list[int] | None) -> Rows:
-    return Rows(texts, labels, [], "f.csv", list(range(len(texts))))
-
-
-def test_examples_are_few_short_and_different() -> None:
-    long = ("word " * 60,)
-    texts = [long, ("a b",), ("a b c",), ("d e f",), ("g h i",), ("j k l",)]
-    pairs = [("a b c", "x " * 80), ("a b c", "d e f")]
-    found = card.examples_of(
-        {"one": rows(texts, [0, 0, 1, 1, 2, 3]), "two": rows(pairs, None), "three": rows([], [])}
-    )
-    assert found == ["a b c", "g h i", ["a b c", "d e f"]]
-
-
 def test_the_models_examples_can_be_answered(run: Run) -> None:
-    model = bough.load(run.folder)
+    model = load_torch(run)
     examples = model.facts["examples"]
     assert 3 <= len(examples) <= 6
     for example in examples:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from bough.runs import console
 from bough.runs.console import Lines, Moment, Panel, for_terminal, one_line, print_scores, progress
 
 SCORES: dict[str, Any] = {
@@ -97,11 +97,12 @@ def test_which_display(monkeypatch: pytest.MonkeyPatch) -> None:
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr(console.sys, "stderr", io.StringIO())
+    plain = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", plain)
     assert isinstance(for_terminal(), Lines)
     assert list(progress(range(3), 3, "counting")) == [0, 1, 2]
-    assert console.sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
-    monkeypatch.setattr(console.sys, "stderr", Terminal())
+    assert plain.getvalue() == ""
+    monkeypatch.setattr(sys, "stderr", Terminal())
     assert isinstance(for_terminal(), Panel)
     assert list(progress(range(3), 3, "counting")) == [0, 1, 2]
     assert list(progress(iter("ab"), None, "counting")) == ["a", "b"]

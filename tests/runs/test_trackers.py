@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import sys
@@ -12,14 +13,12 @@ from typing import Any
 
 import pytest
 
-from bough.runs import trackers
-from bough.runs.console import Moment, Silent
-from bough.runs.trackers import Mirrored, TensorBoard, WandB, judged, logged, mirrored
 from bough.errors import UserError
+from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import Run
-from bough.training.trainer import Stopped
+from bough.runs.trackers import TensorBoard, Tracked, WandB, log_values, score_values, tracked
 from bough.training.api import resume, train
-
+from bough.training.trainer import Stopped
 from tests import folders
 
 ENTRY = {"step": 7, "epoch": 0.5, "loss": {"a": 1.0, "b": 2.0}, "lr": 1e-3,
@@ -41,10 +40,10 @@ class Heard(Silent):
 
 
 def test_what_is_mirrored() -> None:
-    assert dict(logged(ENTRY)) == {
+    assert dict(log_values(ENTRY)) == {
         "epoch": 0.5, "loss/a": 1.0, "loss/b": 2.0, "lr": 1e-3, "cosines/layer 1/a+b": -0.5
     }  # fmt: skip
-    assert dict(judged(SCORES)) == {
+    assert dict(score_values(SCORES)) == {
         "dev/a/accuracy": 0.5, "dev/a/f1": 0.4, "dev/a/loss": 1.1, "dev/raw": 0.5,
         "dev/normalised": 0.5,
     }  # fmt: skip
@@ -57,21 +56,21 @@ def test_a_failing_mirror_is_left_behind(tiny_folder: Path, tmp_path: Path) -> N
 
     heard = Heard()
     recipe = folders.small(tiny_folder, steps=3, evaluate_rows=8)
-    run = train(recipe, tmp_path / "run", display=Mirrored(heard, [Broken(tmp_path)]))
+    run = train(recipe, tmp_path / "run", display=Tracked(heard, [Broken(tmp_path)]))
     assert run.finished
     assert heard.steps == 3
     failures = [text for text in heard.said if "failed" in text]
     assert failures == ["tensorboard failed and is left out from here on: the network is down"]
 
 
-def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackers_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = Silent()
-    assert mirrored(silent, (), tmp_path) is silent
+    assert tracked(silent, (), tmp_path) is silent
     with pytest.raises(UserError, match=r"--mirror 'wandbb': .*; did you mean 'wandb'\?"):
-        mirrored(silent, ["wandbb"], tmp_path)
-    monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)
+        tracked(silent, ["wandbb"], tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs its package: pip install 'bough\[tensorboard\]'"):
-        mirrored(silent, ["tensorboard"], tmp_path)
+        tracked(silent, ["tensorboard"], tmp_path)
 
 
 def stopped_and_resumed(tiny_folder: Path, folder: Path, mirror: str) -> Run:
@@ -84,17 +83,17 @@ def stopped_and_resumed(tiny_folder: Path, folder: Path, mirror: str) -> Run:
 
     recipe = folders.small(tiny_folder, steps=6, evaluate_every=2, evaluate_rows=8)
     with pytest.raises(Stopped):
-        train(recipe, folder, display=mirrored(Stop(), [mirror], folder))
-    return resume(folder, mirrored(Silent(), [mirror], folder))
+        train(recipe, folder, display=tracked(Stop(), [mirror], folder))
+    return resume(folder, tracked(Silent(), [mirror], folder))
 
 
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="the tensorboard extra is not here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_has_what_the_log_has(tiny_folder: Path, tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+    module = "tensorboard.backend.event_processing.event_accumulator"
+    accumulator = pytest.importorskip(module).EventAccumulator
     run = stopped_and_resumed(tiny_folder, tmp_path / "run", "tensorboard")
-    found = EventAccumulator(str(run.folder / "tensorboard"))
+    found = accumulator(str(run.folder / "tensorboard"))
     found.Reload()
     lines = [entry for entry in run.metrics() if "loss" in entry]
     for task in folders.TASKS:

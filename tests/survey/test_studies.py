@@ -85,7 +85,7 @@ def test_every_run_of_a_budget_is_as_long_as_the_others():
 def test_system_a_is_as_specified():
     survey = by_name("a_late_tuned", "full")
     regimes = ["III", "IIS", "ISI", "SII", "ISS", "SIS", "SSI", "SSS"]
-    assert [o.recipe.plan for o in survey.orders()[:8]] == [f"late:{r}" for r in regimes]
+    assert [s.recipe.plan for s in survey.run_specs()[:8]] == [f"late:{r}" for r in regimes]
     recipe = survey.base
     training = recipe.training
     assert (training.epochs, training.steps_per_epoch, training.batch) == (10, 1000, 8)
@@ -95,24 +95,24 @@ def test_system_a_is_as_specified():
     assert (para.features, para.loss, para.twin) == (("sum",), "bce", True)
     assert (sts.project, sts.head, sts.range) == (True, "cosine-linear", (0, 5))
     assert len(set(recipe.task_weights().values())) == 1
-    weights = by_name("a_weights", "full").orders()
-    assert len({tuple(o.recipe.training.weights.values()) for o in weights}) == 7
-    for order in weights:
-        assert sum(order.recipe.training.weights.values()) == pytest.approx(1, abs=1e-3)
+    weights = by_name("a_weights", "full").run_specs()
+    assert len({tuple(s.recipe.training.weights.values()) for s in weights}) == 7
+    for spec in weights:
+        assert sum(spec.recipe.training.weights.values()) == pytest.approx(1, abs=1e-3)
 
 
 def test_systems_b_to_e_are_as_specified():
     pal = plan_of("pal:204", by_name("b_pal", "full").base.tasks, BERT)
     assert pal.adapters[0].heads == 12
     assert by_name("b_pal", "full").base.training.steps_per_epoch == 1950
-    plans = [str(o.recipe.plan) for o in by_name("c_split", "full").orders()]
+    plans = [str(s.recipe.plan) for s in by_name("c_split", "full").run_specs()]
     assert {f"split@{n}" for n in range(12)} | {"full", "separate"} == {*plans}
     assert len(by_name("c_split", "small").cells) == 8
     head = by_name("c_split", "full").base.tasks["para"]
     assert (head.head, head.depth, head.width, head.pair) == ("mlp", 3, 256, "joint")
-    methods = by_name("d_methods", "full").orders()
-    assert {o.recipe.training.sampling for o in methods} == {"method1", "method2", "method3"}
-    subsets = [tuple(o.recipe.tasks) for o in by_name("d_number_of_tasks", "full").orders()]
+    methods = by_name("d_methods", "full").run_specs()
+    assert {s.recipe.training.sampling for s in methods} == {"method1", "method2", "method3"}
+    subsets = [tuple(s.recipe.tasks) for s in by_name("d_number_of_tasks", "full").run_specs()]
     assert len(set(subsets)) == 7
     feeds = by_name("e_feeds", "full").base
     assert [phase.frozen for phase in feeds.training.phases] == [True, False]
@@ -150,7 +150,7 @@ def built(folder: Path) -> None:
 @pytest.mark.parametrize("install", [laid_out, built])
 def test_the_studies_come_with_a_wheel(install: Callable[[Path], None], tmp_path: Path):
     install(tmp_path)
-    code = "from bough import studies; print(*(s.file for s in studies.every()), sep='\\n')"
+    code = "from bough.survey import studies; print(*studies.every(), sep='\\n')"
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,28 @@ import numpy as np
 import pytest
 import torch
 
-from bough.data.batches import Examples, collate
+from bough.data import packing
+from bough.data.examples import Examples
+from bough.data.packing import by_tokens, collate
 from bough.data.rows import Rows
-from bough.errors import UserError
 from bough.model.forward import PackedForward
 from bough.model.network import Network
-from bough.training import cached_states as room_of_states
-from bough.training.cached_states import ORPHAN, States, room
+from bough.training import cached_states
+from bough.training.cached_states import States
 from tests import tiny
 
-TEXTS = [("the old tree",), ("is green and the leaf was not bright",), ("who",), ("a bough",)]
-PAIRS = [("the tree", "the old tree"), ("one root", "two"), ("a", "b"), ("slow film", "bad")]
+TEXTS: list[tuple[str, ...]] = [
+    ("the old tree",),
+    ("is green and the leaf was not bright",),
+    ("who",),
+    ("a bough",),
+]
+PAIRS: list[tuple[str, ...]] = [
+    ("the tree", "the old tree"),
+    ("one root", "two"),
+    ("a", "b"),
+    ("slow film", "bad"),
+]
 
 
 def examples(network: Network) -> dict[str, Examples]:
@@ -52,13 +62,13 @@ def test_kept_states_change_nothing(plan: str, tmp_path: Path) -> None:
     assert states.worth
     kept = states.of_all(own)
     for name, e in kept.items():  # known before anything is computed
-        assert states.size(name, own[name]) == sum(reached.rows.nbytes for reached in e.reached)
+        assert states.size(name, own[name]) == sum(states_of.rows.nbytes for states_of in e.cached)
     chosen = {name: np.array([2, 0, 3]) for name in own}
     outputs, gradients = [], []
     for source in (own, kept):
         batch = collate(source, chosen)
         network.zero_grad(set_to_none=True)
-        out = network(batch.pack, batch.seats)
+        out = network(batch.pack, batch.index)
         torch.cat([o.flatten() for o in out.values()]).square().sum().backward()
         outputs.append(out)
         gradients.append({n: p.grad for n, p in network.named_parameters()})
@@ -77,7 +87,7 @@ def test_fixed_rows_are_not_walked_again(tmp_path: Path) -> None:
     for key, cell in network.cells.items():
         cell.register_forward_hook(lambda *_, key=key: calls.append(key))
     batch = collate(kept, {name: np.arange(4) for name in kept})
-    network(batch.pack, batch.seats)
+    network(batch.pack, batch.index)
     assert all(key.startswith("head") for key in calls)
 
 
@@ -92,11 +102,11 @@ def test_found_again_by_another_network_of_the_same_trunk(tmp_path: Path) -> Non
 
 def test_other_weights_or_texts_are_other_states(tmp_path: Path) -> None:
     network, own, states = both("frozen", tmp_path)
-    first = states.of("one", own["one"]).reached[0].rows
+    first = states.of("one", own["one"]).cached[0].rows
     with torch.no_grad():
         for parameter in network.cells["layer1/all"].parameters():
-            parameter += 0.1
-    second = States(network, tmp_path).of("one", own["one"]).reached[0].rows
+            parameter.add_(0.1)
+    second = States(network, tmp_path).of("one", own["one"]).cached[0].rows
     assert not torch.allclose(first, second)
     assert len(list(tmp_path.glob("*.json"))) == 2
     States(network, tmp_path).of("three", own["three"])
@@ -107,7 +117,7 @@ def test_room_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     _, own, states = both("frozen@1", tmp_path)
     monkeypatch.setenv("BOUGH_CACHE_GB", "3e-6")  # 3,000 bytes: one of the sets fits
     for name, e in own.items():
-        assert states.of(name, e).reached
+        assert states.of(name, e).cached
         size = sum(file.stat().st_size for file in tmp_path.glob("*.npy"))
         assert size <= 4000
 
@@ -125,15 +135,15 @@ def test_a_damaged_file_is_computed_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if mapped:
-        monkeypatch.setattr(room_of_states, "IN_MEMORY", 0)
+        monkeypatch.setattr(cached_states, "IN_MEMORY", 0)
     _, own, states = both("frozen", tmp_path)
-    whole = states.of("one", own["one"]).reached[0].rows.clone()
+    whole = states.of("one", own["one"]).cached[0].rows.clone()
     (file,) = tmp_path.glob("*-0.npy")
     if damage is None:  # whole, but of fewer texts
         np.save(file, whole[:-1].numpy())
     else:
         file.write_bytes(damage(file.read_bytes()))
-    torch.testing.assert_close(states.of("one", own["one"]).reached[0].rows, whole)
+    torch.testing.assert_close(states.of("one", own["one"]).cached[0].rows, whole)
     assert np.load(file).shape == whole.shape
 
 
@@ -142,23 +152,23 @@ def test_large_states_are_computed_where_they_stay(
 ) -> None:
     _, own, states = both("frozen@2, split@1, feed:one>two", tmp_path / "mapped")
     plain = States(states.network, tmp_path / "plain").of_all(own)
-    monkeypatch.setattr(room_of_states, "IN_MEMORY", 0)
-    monkeypatch.setattr(room_of_states, "TOKENS", 8)
+    monkeypatch.setattr(cached_states, "IN_MEMORY", 0)
+    monkeypatch.setattr(packing, "by_tokens", partial(by_tokens, budget=8))
     files: list[set[int]] = []
 
-    def run(walk: PackedForward, last: int) -> Any:
+    def run(forward: PackedForward, last: int) -> Any:
         found = tmp_path.glob("mapped/.*.part")
         files.append({file.stat().st_size for file in found})
-        return walked(walk, last)
+        return walked(forward, last)
 
     walked = PackedForward.run
     monkeypatch.setattr(PackedForward, "run", run)
     kept = states.of_all(own)
     assert files.count(set()) == 3, "from a set's second part on, its file is there"
     for name, e in kept.items():
-        assert len(e.reached) == len(plain[name].reached)
-        for one, other in zip(e.reached, plain[name].reached, strict=True):
-            assert one._replace(rows=0, bounds=0) == other._replace(rows=0, bounds=0)
+        assert len(e.cached) == len(plain[name].cached)
+        for one, other in zip(e.cached, plain[name].cached, strict=True):
+            assert (one.task_uses, one.origin) == (other.task_uses, other.origin)
             torch.testing.assert_close(one.rows, other.rows)
             assert np.array_equal(one.bounds, other.bounds)
             assert one.rows.nbytes + 128 in set().union(*files), "at its full size"
@@ -169,7 +179,7 @@ def test_large_states_are_computed_where_they_stay(
 def test_without_room_nothing_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, own, states = both("frozen@1", tmp_path)
     sizes = {name: states.size(name, e) for name, e in own.items()}
-    monkeypatch.setattr(room_of_states, "IN_MEMORY", 100)
+    monkeypatch.setattr(cached_states, "IN_MEMORY", 100)
     monkeypatch.setattr(PackedForward, "run", None)
     monkeypatch.setenv("BOUGH_CACHE_GB", str((min(sizes.values()) - 1) / 1e9))
     for name, e in own.items():
@@ -183,8 +193,8 @@ def test_without_room_nothing_is_computed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     _, own, states = both("frozen", tmp_path / "file" / "states")
-    assert all(e.reached for e in states.of_all(own).values()), "small ones stay in memory"
-    monkeypatch.setattr(room_of_states, "IN_MEMORY", 0)
+    assert all(e.cached for e in states.of_all(own).values()), "small ones stay in memory"
+    monkeypatch.setattr(cached_states, "IN_MEMORY", 0)
     assert states.of_all(own) == own
     _, own, states = both("frozen", tmp_path)
 
@@ -194,39 +204,6 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "posix_fallocate", full)
     assert states.of_all(own) == own
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
-
-
-def test_what_a_kill_left_is_removed(tmp_path: Path) -> None:
-    _, own, states = both("frozen", tmp_path)
-    states.of("one", own["one"])
-    key, other = next(tmp_path.glob("*.json")).stem, "0" * 32
-    old = [
-        f"{other}-0.npy",
-        f"{other}-0-bounds.npy",
-        f".{key}-1.npy.7.part",
-        f".{other}.json.7.part",
-    ]
-    young = [f"{'1' * 32}-0.npy", f".{other}-1.npy.7.part"]
-    foreign = ["mine.npy", ".mine.part", "mine.json"]
-    for name in (*old, *young, *foreign):
-        (tmp_path / name).write_text(json.dumps([]))
-    long_ago = time.time() - ORPHAN - 60
-    for name in (*old, *foreign, f"{key}.json", f"{key}-0.npy"):
-        os.utime(tmp_path / name, (long_ago, long_ago))
-    states.of("two", own["two"])
-    left = {file.name for file in tmp_path.iterdir()}
-    assert not left & set(old)
-    assert left >= {*young, *foreign, f"{key}.json", f"{key}-0.npy"}
-
-
-@pytest.mark.parametrize("value", ["10GB", "", "-1", "nan", "inf"])
-def test_a_wrong_limit_is_a_mistake(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BOUGH_CACHE_GB", value)
-    with pytest.raises(
-        UserError, match=f"BOUGH_CACHE_GB is '{value}'; expected a number"
-    ) as caught:
-        room()
-    assert "\n" not in str(caught.value)
 
 
 def test_nothing_to_keep_where_everything_learns(tmp_path: Path) -> None:

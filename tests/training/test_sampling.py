@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bough.errors import UserError
-from bough.training.sampling import BySize, Sampler, check, parse
+from bough.recipe.methods import parse_sampling
+from bough.training.sampling import BySize, Sampler, parse
 
 SIZES = {"para": 141_506, "sst": 8_544, "sts": 6_040}
 TEXTS = (
@@ -218,7 +219,7 @@ def test_unknown_texts(text, message):
     with pytest.raises(UserError, match=message):
         make(text)
     with pytest.raises(UserError, match=message):
-        check(text)
+        parse_sampling(text)
 
 
 def test_spaces_do_not_matter():
@@ -237,5 +238,5 @@ def test_a_method_that_fixes_the_epoch_says_so(text):
 
 
 def test_needs_no_torch():
-    code = "import bough.sampling, sys; sys.exit('torch' in sys.modules)"
+    code = "import bough.training.sampling, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,1 +1,4 @@
-"""The command line: each verb parses its words, calls the library and prints what came of it."""
+"""The command line: a file per group of verbs, each of which parses, calls and prints.
+
+All are loaded for every `--help`; what takes time to load is imported by the verb that needs it.
+"""

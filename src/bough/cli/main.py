@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from bough import __version__
-from bough.cli import learn, plans, study, use
-from bough.cli.common import fail
+from bough.cli import compare, export, plan, predict, serve, survey, train
+from bough.cli.arguments import fail
 from bough.errors import UserError
 
 app = typer.Typer(
@@ -28,8 +28,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         app()
-    except UserError as mistake:
-        fail(str(mistake), 2)
+    except UserError as error:
+        fail(str(error), 2)
     except OSError as error:  # a full disk, a folder that may not be written
         if error.strerror is None:
             raise
@@ -52,16 +52,16 @@ def _root(
 
 
 # In the order of the help.
-app.command()(learn.init)
-app.command()(learn.train)
-app.command("eval")(learn.evaluate)
-app.command()(use.predict)
-app.command()(use.serve)
-app.command()(use.export)
-app.command()(plans.plan)
-app.command()(study.compare)
-app.command()(study.report)
-app.command()(study.survey)
-app.command()(study.studies)
-app.command()(learn.schema)
-app.command()(study.demo)
+app.command()(train.init)
+app.command()(train.train)
+app.command("eval")(train.evaluate)
+app.command()(predict.predict)
+app.command()(serve.serve)
+app.command()(export.export)
+app.command()(plan.plan)
+app.command()(compare.compare)
+app.command()(compare.report)
+app.command()(survey.survey)
+app.command()(survey.studies)
+app.command()(train.schema)
+app.command()(survey.demo)

@@ -1,11 +1,11 @@
 """Runs to an honest table: what a plan scores, what it costs, and whether the difference is real.
 
-Which runs are one variant is in `variants`; how far their scores can be trusted in `statistics`.
+Which runs are one variant is in `groups`; how far their scores can be trusted in
+`scoring.statistics`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -14,43 +14,37 @@ from typing import Any
 
 import numpy as np
 
-from bough.comparison.groups import (
-    Variant,
-    check_rows,
-    choose_baseline,
-    common_tasks,
-    find_runs,
-    finished,
-    group,
-)
-from bough.comparison.scores import AGGREGATES, Score, score_all
+from bough.comparison import groups
+from bough.comparison.groups import Variant
+from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
-from bough.recipe.labels import in_order
+from bough.recipe.contamination import contaminated
 from bough.recipe.recipe import Recipe
-from bough.recipe.tasks import Task
 from bough.runs.predictions import Answers
+from bough.scoring.metrics import AGGREGATES
 
 FEW = 3  # with fewer seeds a comparison is an anecdote
-AXES = {
-    "bytes_to_serve": "bytes to serve",
-    "step_seconds": "step time",
-    "latency_seconds": "latency",
-}
+AXES = {"bytes_to_serve": "bytes to serve", "step_seconds": "step time"}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Variants side by side."""
+    """Variants side by side. `print` shows the verdict and the tables."""
 
     split: str
     metrics: dict[str, str]  # task -> metric
     rows: dict[str, int]  # task -> examples judged
     variants: tuple[Variant, ...]
     baseline: Variant
-    scores: dict[str, dict[str, Score]]  # variant -> task or aggregate -> score
+    scores: Scores  # variant -> task or aggregate -> score
     notes: tuple[str, ...]
     answers: dict[tuple[str, str], tuple[Answers, ...]] = field(repr=False)  # (variant, task)
     asked: tuple[str, ...]  # as words of the command line: paths, then options
+
+    def __str__(self) -> str:
+        from bough.comparison.tables import plain
+
+        return plain(self)
 
     @property
     def others(self) -> tuple[Variant, ...]:
@@ -58,8 +52,15 @@ class Comparison:
 
     def columns(self) -> list[str]:
         """Tasks, then the aggregates that some variant has."""
-        found = [a for a in AGGREGATES if any(a in own for own in self.scores.values())]
-        return [*self.metrics, *found]
+        return [
+            *self.metrics,
+            *(name for name in AGGREGATES if any(name in row for row in self.scores.values())),
+        ]
+
+    def difference(self, variant: Variant, column: str) -> Difference | None:
+        """From the baseline; None where one of the two has no score there."""
+        score = self.scores[variant.label].get(column)
+        return score.difference if score else None
 
     @property
     def overall(self) -> str:
@@ -69,7 +70,7 @@ class Comparison:
     @cached_property
     def fronts(self) -> dict[str, tuple[str, ...]]:
         """Cost -> variants that no other beats in both it and the overall score."""
-        found = {}
+        fronts = {}
         for axis in AXES:
             points = {
                 v.label: (v.cost[axis], self.scores[v.label][self.overall].value)
@@ -77,8 +78,8 @@ class Comparison:
                 if axis in v.cost and self.overall in self.scores[v.label]
             }
             if len(points) > 1:
-                found[axis] = pareto(points)
-        return found
+                fronts[axis] = pareto(points)
+        return fronts
 
     def relative(self, variant: Variant, form: str) -> float | None:
         """Score x (base time / time) x (base memory / memory), as printed or steady.
@@ -91,10 +92,10 @@ class Comparison:
             "steady": ("step_seconds", "bytes_to_serve"),
         }[form]
         column = "raw" if len(self.metrics) > 1 else self.overall
-        score, own, base = self.scores[variant.label].get(column), variant.cost, self.baseline.cost
-        if score is None or any(not c.get(key) for c in (own, base) for key in (time, memory)):
+        score, cost, base = self.scores[variant.label].get(column), variant.cost, self.baseline.cost
+        if score is None or any(not c.get(key) for c in (cost, base) for key in (time, memory)):
             return None
-        return score.value * base[time] / own[time] * base[memory] / own[memory]
+        return score.value * base[time] / cost[time] * base[memory] / cost[memory]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -123,53 +124,70 @@ class Comparison:
 
 
 def compare(
-    paths: Iterable[str | Path],
+    paths: str | Path | Iterable[str | Path],
     *,
     baseline: str | None = None,
     split: str = "dev",
     tasks: Sequence[str] | None = None,
 ) -> Comparison:
-    """Compare runs, or all runs of surveys.
+    """Say what runs score, what they cost, and which differences are real.
 
-    All must have the same tasks, unless `tasks` names those to be compared; a variant without one
-    of them has a gap there and no aggregates.
+    Args:
+        paths: Run directories, directories of surveys, or folders of runs. Runs that differ by
+            nothing but their seed are one variant.
+        baseline: The variant that the others are held against, by its label or its plan. Left out,
+            the one that shares least.
+        split: Which rows; their labels must be known.
+        tasks: The tasks to compare, where not all runs have the same; a variant without one of
+            them has a gap there and no aggregates.
+
+    Raises:
+        UserError: The runs were not judged on the same rows, or there is nothing to compare.
+
+    Example:
+        >>> comparison = bough.compare(["runs/first", "runs/second"], baseline="full")
+        >>> sorted(comparison.scores)
+        ['full', 'split@1']
     """
-    asked = [str(path) for path in paths]
-    runs, notes = finished(find_runs(asked))
+    asked = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    runs, notes = groups.finished(groups.find_runs(asked))
     recipes = [Recipe.read(run.recipe_file) for run in runs]
-    chosen = common_tasks(runs, recipes, tasks)
-    check_rows(runs, recipes, chosen, split)
-    variants, twice = group(runs, recipes)
-    notes += twice
-    base = choose_baseline(variants, baseline)
+    chosen = groups.common_tasks(runs, recipes, tasks)
+    groups.check_rows(runs, recipes, chosen, split)
+    variants, duplicates = groups.group(runs, recipes)
+    base = groups.choose_baseline(variants, baseline)
     answers = {
         (v.label, name): tuple(Answers.read(run, name, split) for run in v.runs)
         for v in variants
         for name in chosen
         if name in v.recipe.tasks
     }
-    _same_answers(answers, split)
+    firsts = _same_truth(answers, split)
     metrics = {name: task.metric_name for name, task in chosen.items()}
     scores = score_all(variants, base, metrics, answers)
-    rows = {n: len(next(a[0].ids for key, a in answers.items() if key[1] == n)) for n in chosen}
-    notes += _caveats(variants, chosen, split)
-    options = {"baseline": baseline, "split": split, "tasks": ",".join(tasks or ())}
-    asked += [word for key, own in options.items() if own for word in (f"--{key}", own)]
+    rows = {name: len(firsts[name].ids) for name in chosen}
+    notes += [*duplicates, *_caveats(variants, chosen, split)]
+    options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}
+    asked += [word for option, value in options.items() if value for word in (option, value)]
     return Comparison(
         split, metrics, rows, variants, base, scores, tuple(notes), answers, tuple(asked)
     )
 
 
-def _same_answers(answers: Mapping[tuple[str, str], Sequence[Answers]], split: str) -> None:
-    first: dict[str, Answers] = {}
-    for (label, name), own in answers.items():
-        for one in own:
-            known = first.setdefault(name, one)
-            if known.labels != one.labels or not np.array_equal(known.truth, one.truth):
+def _same_truth(
+    answers: Mapping[tuple[str, str], Sequence[Answers]], split: str
+) -> dict[str, Answers]:
+    """Of each task the first run's answers; all others must have the same classes and labels."""
+    firsts: dict[str, Answers] = {}
+    for (label, name), several in answers.items():
+        for one in several:
+            first = firsts.setdefault(name, one)
+            if first.labels != one.labels or not np.array_equal(first.truth, one.truth):
                 raise UserError(
                     f"{label}: predictions/{name}-{split}.csv has other labels than the other "
                     "runs'; only runs on the same data can be compared"
                 )
+    return firsts
 
 
 def pareto(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
@@ -182,19 +200,19 @@ def pareto(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     return tuple(sorted(front, key=lambda name: points[name]))
 
 
-def _caveats(variants: Sequence[Variant], tasks: Mapping[str, Task], split: str) -> list[str]:
-    notes = []
-    seen = any(v.config and v.config.facts.saw_quora for v in variants)
-    for name, task in tasks.items():
-        said = " ".join([name, *(str(s) for s in (task.train, task.dev) if isinstance(s, str))])
-        if seen and re.search(r"quora|qqp", said, re.IGNORECASE):
-            notes.append(
-                f"{name}: the encoder was trained on Quora's duplicates before, so this score "
-                "flatters it; differences between plans are less affected"
-            )
+def _caveats(variants: Sequence[Variant], tasks: Iterable[str], split: str) -> list[str]:
+    seen = {
+        n for v in variants if v.config for n in contaminated(tasks, v.config.facts.model_dump())
+    }
+    notes = [
+        f"{name}: the encoder was trained on Quora's duplicates before, so this score flatters it; "
+        "differences between plans are less affected"
+        for name in tasks
+        if name in seen
+    ]
     if split == "dev":
         notes.append("dev rows also picked each run's best moment, so dev scores are a little high")
-    steps = in_order(str(v.steps) for v in variants)
+    steps = sorted({v.steps for v in variants})
     if len(steps) > 1:
         notes.append(f"budgets differ: the variants trained for {steps[0]} to {steps[-1]} steps")
     return notes

@@ -19,7 +19,7 @@ import numpy as np
 from bough.errors import UserError, listed, nearest
 from bough.inference import config
 from bough.inference.config import Config
-from bough.recipe.loader import flattened
+from bough.recipe.raw_settings import flattened
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task
 from bough.runs.run_dir import Run
@@ -52,12 +52,11 @@ class Variant:
     @cached_property
     def cost(self) -> dict[str, float]:
         """Of each cost that is known, the mean over the seeds."""
-        told = [run.cost for run in self.runs]
-        plain = {key for key, value in told[0].items() if isinstance(value, int | float)}
+        costs = [run.cost for run in self.runs]
         return {
-            key: float(np.mean([own[key] for own in told]))
-            for key in told[0]
-            if key in plain and all(isinstance(own.get(key), int | float) for own in told)
+            key: float(np.mean([cost[key] for cost in costs]))
+            for key in costs[0]
+            if all(isinstance(cost.get(key), int | float) for cost in costs)
         }
 
     @cached_property
@@ -71,25 +70,23 @@ class Variant:
 
 def find_runs(paths: Iterable[str | Path]) -> list[Run]:
     """Run directories, and those within surveys (DIR/runs/*) and plain folders of runs (DIR/*)."""
-    found: dict[Path, Run] = {}
-    for given in paths:
-        path = Path(given).expanduser()
+    runs: dict[Path, Run] = {}
+    for path in (Path(given).expanduser() for given in paths):
         if not path.is_dir():
             raise UserError(f"{path}: no such run directory or survey")
         inside = path / "runs"
         if (path / "recipe.yaml").is_file() and not inside.is_dir():
             folders = [path]
         else:
-            parents = [inside] if inside.is_dir() else [path]
-            folders = [f for parent in parents for f in parent.iterdir()]
-            folders = sorted((f for f in folders if (f / "recipe.yaml").is_file()), key=_natural)
+            parent = inside if inside.is_dir() else path
+            folders = [f for f in parent.iterdir() if (f / "recipe.yaml").is_file()]
             if not folders:
                 raise UserError(f"{path}: an empty survey, there is no run in it; run it first")
-        for folder in folders:
-            found.setdefault(folder.resolve(), Run.open(folder))
-    if not found:
+        for folder in sorted(folders, key=_natural):
+            runs.setdefault(folder.resolve(), Run.open(folder))
+    if not runs:
         raise UserError("nothing to compare; name run directories or a survey")
-    return list(found.values())
+    return list(runs.values())
 
 
 def _natural(path: Path) -> list[tuple[str, int]]:
@@ -152,16 +149,16 @@ def check_rows(
         for name in tasks:
             if name not in recipe.tasks:
                 continue
-            own = data.get(name, {})
-            if split not in own:
-                known = listed(list(own)) or "none"
+            splits = data.get(name, {})
+            if split not in splits:
+                known = listed(list(splits)) or "none"
                 raise UserError(f"{run.folder}: task {name!r} has no {split} rows; it has {known}")
             task = recipe.tasks[name]
-            told = repr((task.train, task.limit.train, recipe.rows))
-            for part, key in ((split, ""), ("train", told)):
-                digest = own.get(part, {}).get("sha256", "")
-                known_as, other = first.setdefault((name, part, key), (digest, run))
-                if known_as != digest:
+            source = repr((task.train, task.limit.train, recipe.rows))
+            for part, key in ((split, ""), ("train", source)):
+                digest = splits.get(part, {}).get("sha256", "")
+                expected, other = first.setdefault((name, part, key), (digest, run))
+                if digest != expected:
                     raise UserError(
                         f"{run.folder} and {other.folder} have different {part} rows for task "
                         f"{name!r}; only runs on the same data can be compared"
@@ -174,14 +171,14 @@ def check_rows(
 def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant, ...], list[str]]:
     """The runs by variant, and a word on those left out."""
     flat = [flattened(recipe.model_dump(mode="json")) for recipe in recipes]
-    for run, own in zip(runs, flat, strict=True):
-        for key in [k for k in own if k in IGNORED or k == "plan" or k.startswith("plan.")]:
-            del own[key]
-        own["plan"] = run.plan  # as it was understood: two spellings are one plan
+    for run, keys in zip(runs, flat, strict=True):
+        for key in [k for k in keys if k in IGNORED or k == "plan" or k.startswith("plan.")]:
+            del keys[key]
+        keys["plan"] = run.plan  # as it was understood: two spellings are one plan
     groups: dict[str, dict[int, int]] = {}  # recipe without its seed -> seed -> index
     notes = []
-    for index, (recipe, own) in enumerate(zip(recipes, flat, strict=True)):
-        seeds = groups.setdefault(json.dumps(own, sort_keys=True, default=str), {})
+    for index, (recipe, keys) in enumerate(zip(recipes, flat, strict=True)):
+        seeds = groups.setdefault(json.dumps(keys, sort_keys=True, default=str), {})
         if (first := seeds.setdefault(recipe.training.seed, index)) != index:
             notes.append(
                 f"left out: {runs[index].folder}, the same recipe and seed as {runs[first].folder}"
@@ -190,37 +187,37 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
     settings = _settings([recipes[i] for i in firsts], [flat[i] for i in firsts])
     labels = _labels(settings, [flat[i] for i in firsts])
     variants = []
-    for label, own, seeds in zip(labels, settings, groups.values(), strict=True):
+    for label, setting, seeds in zip(labels, settings, groups.values(), strict=True):
         order = sorted(seeds)
         chosen = tuple(runs[seeds[seed]] for seed in order)
-        variants.append(Variant(label, chosen, tuple(order), recipes[seeds[order[0]]], own))
+        variants.append(Variant(label, chosen, tuple(order), recipes[seeds[order[0]]], setting))
     return tuple(variants), notes
 
 
 def _settings(recipes: Sequence[Recipe], flat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What differs between the variants, the plan first."""
     tasks = [list(recipe.tasks) for recipe in recipes]
-    apart = any(set(own) != set(tasks[0]) for own in tasks)
+    apart = any(set(names) != set(tasks[0]) for names in tasks)
 
     def differs(key: str) -> bool:
         """Of a task's keys, among those that have the task: `tasks` tells who has not."""
-        room, _, rest = key.partition(".")
-        name = rest.partition(".")[0] if room == "tasks" else None
-        having = [own for own, t in zip(flat, tasks, strict=True) if name is None or name in t]
-        return len({json.dumps(own.get(key), default=str) for own in having}) > 1
+        section, _, rest = key.partition(".")
+        name = rest.partition(".")[0] if section == "tasks" else None
+        having = [keys for keys, t in zip(flat, tasks, strict=True) if name is None or name in t]
+        return len({json.dumps(keys.get(key), default=str) for keys in having}) > 1
 
-    unlike = [k for k in dict.fromkeys(["plan", *(k for own in flat for k in own)]) if differs(k)]
+    unlike = [k for k in dict.fromkeys(["plan", *(k for keys in flat for k in keys)]) if differs(k)]
     return [
-        {key: own[key] for key in unlike if key in own} | ({"tasks": "+".join(t)} if apart else {})
-        for own, t in zip(flat, tasks, strict=True)
+        {k: keys[k] for k in unlike if k in keys} | ({"tasks": "+".join(names)} if apart else {})
+        for keys, names in zip(flat, tasks, strict=True)
     ]
 
 
 def _labels(settings: Sequence[dict[str, Any]], flat: Sequence[dict[str, Any]]) -> list[str]:
     """A name of its own for each: everything else is kept by it."""
-    names = _short({"tasks", *(key for own in flat for key in own)})
+    names = _short({"tasks", *(key for keys in flat for key in keys)})
     brief, whole = (
-        [_label(s, names, form) or own["plan"] for s, own in zip(settings, flat, strict=True)]
+        [_label(s, names, form) or keys["plan"] for s, keys in zip(settings, flat, strict=True)]
         for form in (_brief, _whole)
     )
     labels: list[str] = []
@@ -236,13 +233,13 @@ def _labels(settings: Sequence[dict[str, Any]], flat: Sequence[dict[str, Any]]) 
 
 def _short(keys: Iterable[str]) -> dict[str, str]:
     """Of each key the shortest end that no other key has."""
-    words = {key: key.split(".") for key in keys}
-    out = {}
-    for key, own in words.items():
-        ends = (own[-n:] for n in range(1, len(own) + 1))
-        alone = (e for e in ends if sum(w[-len(e) :] == e for w in words.values()) == 1)
-        out[key] = ".".join(next(alone, own))
-    return out
+    parts = {key: key.split(".") for key in keys}
+    shortest = {}
+    for key, whole in parts.items():
+        ends = (whole[-n:] for n in range(1, len(whole) + 1))
+        unique = (e for e in ends if sum(p[-len(e) :] == e for p in parts.values()) == 1)
+        shortest[key] = ".".join(next(unique, whole))
+    return shortest
 
 
 def _label(
@@ -267,12 +264,12 @@ def choose_baseline(variants: Sequence[Variant], asked: str | None) -> Variant:
     """The one asked for, else the one that shares least: it has the most weights to serve."""
     if asked is None:
         return max(variants, key=lambda v: v.cost.get("bytes_to_serve", 0.0))
-    found = [v for v in variants if asked in (v.label, v.plan)]
-    exact = [v for v in found if v.label == asked]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
+    matching = [v for v in variants if asked in (v.label, v.plan)]
+    exact = [v for v in matching if v.label == asked]
+    if len(exact or matching) == 1:
+        return (exact or matching)[0]
     labels = [v.label for v in variants]
-    why = "several variants have that plan" if found else "no such variant"
+    why = "several variants have that plan" if matching else "no such variant"
     raise UserError(
         f"--baseline {asked!r}: {why}; there is {listed([repr(n) for n in labels], 12)}"
         + nearest(asked, labels)

@@ -1,6 +1,6 @@
 """What each variant scores, and how much more than the baseline, task by task and in aggregate.
 
-How scores, differences and their intervals are estimated is in `statistics`.
+How scores, differences and their intervals are estimated is in `scoring.statistics`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from bough.comparison.groups import Variant
 from bough.recipe.tasks import SIGNED
 from bough.runs.predictions import Answers
 from bough.scoring import statistics
-from bough.scoring.statistics import Estimate, Floats
-
-AGGREGATES = ("raw", "normalised")
+from bough.scoring.metrics import aggregate_weights
+from bough.scoring.pseudo_values import pseudo_values
+from bough.scoring.statistics import Estimate, Tables
 
 
 @dataclass(frozen=True)
@@ -50,78 +50,80 @@ class Score:
     difference: Difference | None = None  # none for the baseline
 
 
+Scores = dict[str, dict[str, Score]]  # variant -> task or aggregate -> score
+
+
 def score_all(
     variants: Sequence[Variant],
     base: Variant,
     metrics: Mapping[str, str],
     answers: Mapping[tuple[str, str], Sequence[Answers]],
-) -> dict[str, dict[str, Score]]:
-    """Variant -> task or aggregate -> score; a variant without some task has a gap there."""
-    tables: dict[tuple[str, str], Floats] = {}
-    for (label, name), several in answers.items():
-        tables[label, name] = np.array(
-            [statistics.shares(metrics[name], a.said, a.truth, len(a.labels))[1] for a in several]
+) -> Scores:
+    """The scores of all variants; one that has not some task has a gap there."""
+    tables = {
+        (label, name): np.array(
+            [pseudo_values(metrics[name], a.said, a.truth, len(a.labels))[1] for a in several]
         )
-    columns = {name: ([name], [1.0], 0.0) for name in metrics} | _aggregates(metrics)
-    found: dict[str, dict[str, Score]] = {v.label: {} for v in variants}
-    for column, (names, weights, offset) in columns.items():
-        having = [v for v in variants if all((v.label, name) in tables for name in names)]
-        kind = metrics.get(column, "")
-        for variant in having:
-            own = [tables[variant.label, name] for name in names]
-            made = statistics.mean(own, weights)
-            each = np.sum([w * t.mean(1) for w, t in zip(weights, own, strict=True)], 0) + offset
-            apart = None
-            if variant is not base and base in having:
-                against = [tables[base.label, name] for name in names]
-                delta = statistics.difference(own, variant.seeds, against, base.seeds, weights)
-                few = min(len(variant.seeds), len(base.seeds))
-                # No two scores are further apart than their metrics reach.
-                reach = (2 if metrics[name] in SIGNED else 1 for name in names)
-                most = sum(w * r for w, r in zip(weights, reach, strict=True))
-                low, high = (min(max(end, -most), most) for end in delta.interval())
-                apart = Difference(delta.value, (low, high), delta.half(), delta.p, few)
-            found[variant.label][column] = _score(made, offset, kind, each, apart)
-        _correct(found, column)
-    return found
-
-
-def _aggregates(metrics: Mapping[str, str]) -> dict[str, tuple[list[str], list[float], float]]:
-    """Each aggregate as a weighted sum of the tasks' scores and a constant."""
-    if len(metrics) < 2:
-        return {}
-    names, n = list(metrics), len(metrics)
-    signed = [metric in SIGNED for metric in metrics.values()]
-    return {
-        "raw": (names, [1 / n] * n, 0.0),
-        "normalised": (names, [(0.5 if s else 1) / n for s in signed], sum(signed) * 0.5 / n),
+        for (label, name), several in answers.items()
     }
+    columns = {name: ([name], [1.0], 0.0) for name in metrics}
+    if len(metrics) > 1:
+        for name, (weights, constant) in aggregate_weights([*metrics.values()]).items():
+            columns[name] = ([*metrics], weights, constant)
+    scores: Scores = {v.label: {} for v in variants}
+    for column, (names, weights, constant) in columns.items():
+        chosen: dict[str, Tables] = {
+            v.label: [tables[v.label, name] for name in names]
+            for v in variants
+            if all((v.label, name) in tables for name in names)
+        }
+        # No two scores are further apart than their metrics reach.
+        reach = (2 if metrics[name] in SIGNED else 1 for name in names)
+        most = sum(w * r for w, r in zip(weights, reach, strict=True))
+        for v in variants:
+            if v.label not in chosen:
+                continue
+            score = _score(chosen[v.label], weights, constant, metrics.get(column, ""))
+            if v is not base and base.label in chosen:
+                pair = (chosen[v.label], v.seeds, chosen[base.label], base.seeds)
+                few = min(len(v.seeds), len(base.seeds))
+                apart = _difference(statistics.difference(*pair, weights), most, few)
+                score = replace(score, difference=apart)
+            scores[v.label][column] = score
+        _correct(scores, column)
+    return scores
 
 
-def _score(
-    made: Estimate, offset: float, kind: str, each: Floats, apart: Difference | None
-) -> Score:
-    low, high = made.interval(kind=kind)
+def _score(tables: Tables, weights: Sequence[float], constant: float, metric: str) -> Score:
+    estimate = statistics.mean(tables, weights)
+    low, high = estimate.interval(metric)
+    per_seed = np.sum([w * t.mean(1) for w, t in zip(weights, tables, strict=True)], 0) + constant
     return Score(
-        value=made.value + offset,
-        interval=(low + offset, high + offset),
-        error=made.error,
-        error_of_seeds=made.seeds**0.5,
-        error_of_examples=made.examples**0.5,
-        runs=tuple(float(value) for value in each),
-        difference=apart,
+        value=estimate.value + constant,
+        interval=(low + constant, high + constant),
+        error=estimate.error,
+        error_of_seeds=estimate.seeds**0.5,
+        error_of_examples=estimate.examples**0.5,
+        runs=tuple(map(float, per_seed)),
     )
 
 
-def _correct(found: dict[str, dict[str, Score]], column: str) -> None:
-    """The comparisons of one column are one family."""
+def _difference(estimate: Estimate, most: float, seeds: int) -> Difference:
+    low, high = (min(max(end, -most), most) for end in estimate.interval())
+    return Difference(estimate.value, (low, high), estimate.half(), estimate.p, seeds)
+
+
+def _correct(scores: Scores, column: str) -> None:
+    """The comparisons of one column are one family; those without a p are not in it."""
+    from scipy import stats
+
     family = [
-        (label, own[column], own[column].difference)
-        for label, own in found.items()
-        if column in own
+        (label, score, score.difference, score.difference.p)
+        for label, row in scores.items()
+        if (score := row.get(column)) and score.difference and score.difference.p is not None
     ]
-    told = [(label, score, d) for label, score, d in family if d is not None and d.p is not None]
-    ps = [d.p for _, _, d in told if d.p is not None]
-    both = zip(told, statistics.holm(ps), statistics.benjamini_hochberg(ps), strict=True)
-    for (label, score, d), holm, bh in both:
-        found[label][column] = replace(score, difference=replace(d, holm=holm, bh=bh))
+    ps = [p for *_, p in family]
+    corrected = zip(family, statistics.holm(ps), stats.false_discovery_control(ps), strict=True)
+    for (label, score, difference, _), holm, bh in corrected:
+        made = replace(difference, holm=holm, bh=float(bh))
+        scores[label][column] = replace(score, difference=made)

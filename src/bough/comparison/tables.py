@@ -2,43 +2,60 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from bough.comparison.compare import AXES, Comparison
 from bough.comparison.groups import Variant
 from bough.comparison.verdict import verdict
 from bough.formatting import chance, number, seconds, size
 
-# --- tables --------------------------------------------------------------------------------------
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Table = tuple[list[str], list[list[str]]]  # head, body
+WIDTH = 140  # where there is no terminal to fit, tables are as wide as they need
+COSTS = {
+    "to serve": ("bytes_to_serve", size),
+    "with optimiser": ("bytes_with_optimiser", size),
+    "step": ("step_seconds", seconds),
+    "training": ("training_seconds", seconds),
+}
 
 
-def grid(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Scores: a row per variant."""
-    head = ["variant", "seeds", *(_heading(found, name) for name in found.columns())]
+def _tables(comparison: Comparison) -> Iterator[tuple[str, Table]]:
+    """Each with its title; what is held against a baseline only where there are others."""
+    yield f"scores on {comparison.split}", _scores(comparison)
+    if comparison.others:
+        yield f"differences from {comparison.baseline.label}", _differences(comparison)
+        yield "costs", _costs(comparison)
+
+
+def _scores(comparison: Comparison) -> Table:
+    columns = comparison.columns()
+    head = [f"{n} ({comparison.metrics[n]})" if n in comparison.metrics else n for n in columns]
     body = []
-    for v in found.variants:
-        own = found.scores[v.label]
-        cells = []
-        for name in found.columns():
-            if name not in own:
-                cells.append("")
-                continue
-            low, high = own[name].interval
-            cells.append(f"{number(own[name].value)} ({number(low)} to {number(high)})")
-        body.append([_named(found, v), str(len(v.seeds)), *cells])
-    return head, body
+    for v in comparison.variants:
+        scores = comparison.scores[v.label]
+        cells = [
+            f"{number(scores[name].value)} ({' to '.join(map(number, scores[name].interval))})"
+            if name in scores
+            else ""
+            for name in columns
+        ]
+        body.append([_name(comparison, v), str(len(v.seeds)), *cells])
+    return ["variant", "seeds", *head], body
 
 
-def differences(found: Comparison) -> tuple[list[str], list[list[str]]]:
+def _differences(comparison: Comparison) -> Table:
     """What each variant has more than the baseline, with corrected p."""
-    head = ["variant", *found.columns()]
     body = []
-    for v in found.others:
+    for v in comparison.others:
         cells = []
-        for name in found.columns():
-            d = found.scores[v.label][name].difference if name in found.scores[v.label] else None
+        for name in comparison.columns():
+            d = comparison.difference(v, name)
             if d is None:
                 cells.append("")
                 continue
@@ -46,75 +63,56 @@ def differences(found: Comparison) -> tuple[list[str], list[list[str]]]:
             mark = " *" if d.real else ""
             cells.append(f"{number(d.value, signed=True)} ± {number(d.half)}{p}{mark}")
         body.append([v.label, *cells])
-    return head, body
+    return ["variant", *comparison.columns()], body
 
 
-def spending(found: Comparison) -> tuple[list[str], list[list[str]]]:
+def _costs(comparison: Comparison) -> Table:
     """Costs and the two relative scores."""
-    head = ["variant", "to serve", "with optimiser", "step", "training", "TM printed", "TM steady"]
-    latency = any("latency_seconds" in v.cost for v in found.variants)
-    head += ["latency"] * latency + ["on the front of"]
+    head = ["variant", *COSTS, "TM printed", "TM steady", "on the front of"]
     body = []
-    for v in found.variants:
-        cells = [
-            size(v.cost["bytes_to_serve"]) if "bytes_to_serve" in v.cost else "",
-            size(v.cost["bytes_with_optimiser"]) if "bytes_with_optimiser" in v.cost else "",
-            seconds(v.cost["step_seconds"]) if "step_seconds" in v.cost else "",
-            seconds(v.cost["training_seconds"]) if "training_seconds" in v.cost else "",
-        ]
-        for form in ("printed", "steady"):
-            relative = found.relative(v, form)
-            cells.append("" if relative is None else number(relative))
-        if latency:
-            cells.append(seconds(v.cost["latency_seconds"]) if "latency_seconds" in v.cost else "")
-        cells.append(", ".join(AXES[a] for a, front in found.fronts.items() if v.label in front))
-        body.append([_named(found, v), *cells])
+    for v in comparison.variants:
+        costs = [form(v.cost[key]) if key in v.cost else "" for key, form in COSTS.values()]
+        relative = [comparison.relative(v, form) for form in ("printed", "steady")]
+        tm = ["" if value is None else number(value) for value in relative]
+        fronts = [AXES[a] for a, front in comparison.fronts.items() if v.label in front]
+        body.append([_name(comparison, v), *costs, *tm, ", ".join(fronts)])
     return head, body
 
 
-def _heading(found: Comparison, name: str) -> str:
-    return f"{name} ({found.metrics[name]})" if name in found.metrics else name
+def _name(comparison: Comparison, v: Variant) -> str:
+    return f"{v.label} (baseline)" if v is comparison.baseline and comparison.others else v.label
 
 
-def _named(found: Comparison, v: Variant) -> str:
-    return f"{v.label} (baseline)" if v is found.baseline and found.others else v.label
-
-
-def foot(found: Comparison) -> str:
+def foot(comparison: Comparison) -> str:
     """How to read the tables, as far as they are there."""
-    seeds = [len(v.seeds) for v in found.variants]
-    over = (
-        "new examples; another seed would change more"
-        if max(seeds) == 1
-        else (
-            "new seeds and new examples"
-            + (" (of one seed: new examples only)" if 1 in seeds else "")
+    seeds = [len(v.seeds) for v in comparison.variants]
+    over = "new seeds and new examples" + " (of one seed: new examples only)" * (1 in seeds)
+    if max(seeds) == 1:
+        over = "new examples; another seed would change more"
+    also = " and after ±" if comparison.others else ""
+    sentences = [f"In brackets{also}: 95 % intervals over {over}."]
+    scores = [score for row in comparison.scores.values() for score in row.values()]
+    if any(score.difference and score.difference.p is not None for score in scores):
+        sentences.append(
+            "p is corrected for the comparisons of its column (Holm); * marks p < .05."
         )
-    )
-    said = [f"In brackets{' and after ±' if found.others else ''}: 95 % intervals over {over}."]
-    given = [s.difference for own in found.scores.values() for s in own.values() if s.difference]
-    if any(d.p is not None for d in given):
-        said.append("p is corrected for the comparisons of its column (Holm); * marks p < .05.")
-    if found.others:
-        said.append("TM: raw score x (baseline's time / time) x (baseline's memory / memory).")
-    return " ".join(said)
+    if comparison.others:
+        sentences.append("TM: raw score x (baseline's time / time) x (baseline's memory / memory).")
+    return " ".join(sentences)
 
 
-def markdown(found: Comparison) -> str:
-    said = verdict(found)
-    parts = [f"**{_plain(said.headline)}**", ""]
-    parts += [f"- {_plain(line)}" for line in (*said.tasks.values(), *said.costs)]
-    parts += ["", f"Scores on {found.split}:", "", _pipes(*grid(found)), ""]
-    if found.others:
-        against = _plain(found.baseline.label)
-        parts += [f"Differences from {against}:", "", _pipes(*differences(found)), ""]
-        parts += ["Costs:", "", _pipes(*spending(found)), ""]
-    parts += [_plain(foot(found)), ""]
-    parts += [f"- {_plain(note)}" for note in said.notes]
+def markdown(comparison: Comparison) -> str:
+    words = verdict(comparison)
+    parts = [f"**{_escaped(words.headline)}**", ""]
+    parts += [f"- {_escaped(line)}" for line in (*words.tasks.values(), *words.costs)]
+    for title, table in _tables(comparison):
+        parts += ["", f"{_escaped(title[0].upper() + title[1:])}:", "", _pipes(*table)]
+    parts += ["", _escaped(foot(comparison)), ""]
+    parts += [f"- {_escaped(note)}" for note in words.notes]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _plain(text: str) -> str:
+def _escaped(text: str) -> str:
     """Text that Markdown takes as it is."""
     for sign in "\\`*_<>|":
         text = text.replace(sign, "\\" + sign)
@@ -122,40 +120,43 @@ def _plain(text: str) -> str:
 
 
 def _pipes(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rows = [head, ["---"] + ["---:"] * (len(head) - 1), *body]
-    return "\n".join(
-        f"| {' | '.join(cell if i == 1 else _plain(cell) for cell in row)} |"
-        for i, row in enumerate(rows)
-    )
+    lines = [map(_escaped, head), ["---"] + ["---:"] * (len(head) - 1)]
+    lines += [map(_escaped, row) for row in body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def show(found: Comparison) -> None:
+def show(comparison: Comparison) -> None:
     """Verdict and tables, on standard output."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+
+    _print(comparison, Console(width=None if sys.stdout.isatty() else WIDTH))
+
+
+def plain(comparison: Comparison) -> str:
+    """The same as text."""
+    from rich.console import Console
+
+    file = io.StringIO()
+    _print(comparison, Console(file=file, width=WIDTH, color_system=None))
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def _print(comparison: Comparison, console: Console) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    # Where there is no terminal to fit, tables are as wide as they need.
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    said = verdict(found)
-    console.print(said.headline, style="bold", markup=False, highlight=False)
-    for line in said.lines()[1:]:
+    headline, *lines = verdict(comparison).lines()
+    console.print(headline, style="bold", markup=False, highlight=False)
+    for line in lines:
         console.print(f"- {line}", markup=False, highlight=False)
-    tables = [(f"scores on {found.split}", grid(found))]
-    if found.others:
-        tables += [
-            (f"differences from {found.baseline.label}", differences(found)),
-            ("costs", spending(found)),
-        ]
-    for title, (head, body) in tables:
+    for title, (head, body) in _tables(comparison):
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
         for i, heading in enumerate(head):
-            justify: Literal["left", "right"] = "left" if i == 0 else "right"
-            table.add_column(_broken(heading), justify=justify, overflow="fold")
+            table.add_column(_broken(heading), justify="right" if i else "left", overflow="fold")
         for row in body:
             table.add_row(*map(_broken, row))
         console.print(table, markup=False)
-    console.print(foot(found), style="dim", markup=False, highlight=False)
+    console.print(foot(comparison), style="dim", markup=False, highlight=False)
 
 
 def _broken(text: str) -> str:

@@ -27,53 +27,47 @@ class Verdict:
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        return [
-            self.headline,
-            *self.tasks.values(),
-            *self.costs,
-            *(f"Note: {n}" for n in self.notes),
-        ]
+        notes = [f"Note: {note}" for note in self.notes]
+        return [self.headline, *self.tasks.values(), *self.costs, *notes]
 
 
-def verdict(found: Comparison) -> Verdict:
-    if not found.others:
-        return _alone(found)
-    told = list(found.metrics)
-    if found.overall not in told and any(d.real for _, d in _apart(found, found.overall)):
-        told.append(found.overall)  # what shows in the mean need not show in any task alone
-    tasks = {name: _sentence(found, name) for name in told}
-    costs = [text for v in found.others if (text := _cost(found, v))]
-    return Verdict(_headline(found), tasks, tuple(costs), found.notes)
+def verdict(comparison: Comparison) -> Verdict:
+    if not comparison.others:
+        return _alone(comparison)
+    columns, overall = list(comparison.metrics), comparison.overall
+    if overall not in columns and any(d.real for _, d in _apart(comparison, overall)):
+        columns.append(overall)  # what shows in the mean need not show in any task alone
+    tasks = {name: _sentence(comparison, name) for name in columns}
+    costs = [text for v in comparison.others if (text := _cost(comparison, v))]
+    return Verdict(_headline(comparison), tasks, tuple(costs), comparison.notes)
 
 
-def _alone(found: Comparison) -> Verdict:
-    only, many = found.baseline, len(found.baseline.seeds)
-    own = found.scores[only.label]
+def _alone(comparison: Comparison) -> Verdict:
+    only, many = comparison.baseline, len(comparison.baseline.seeds)
     tasks = {}
-    for name, metric in found.metrics.items():
-        low, high = own[name].interval
-        tasks[name] = (
-            f"{name}: {metric} {number(own[name].value)}, between {number(low)} and {number(high)}."
-        )
+    for name, metric in comparison.metrics.items():
+        score = comparison.scores[only.label][name]
+        low, high = map(number, score.interval)
+        tasks[name] = f"{name}: {metric} {number(score.value)}, between {low} and {high}."
     head = (
         f"One finished variant, {only.label}, on {_seeds(many)}: there is nothing to compare it "
         "with."
     )
-    return Verdict(head, tasks, (), found.notes)
+    return Verdict(head, tasks, (), comparison.notes)
 
 
-def _sentence(found: Comparison, name: str) -> str:
+def _sentence(comparison: Comparison, name: str) -> str:
     """What happens to one task."""
-    given = _apart(found, name)
-    if not given:
+    apart = _apart(comparison, name)
+    if not apart:
         return f"{name}: not in the baseline, so there is nothing to compare it with."
     enough, two, one = (
-        [(v.label, d) for v, d in given if least <= d.seeds < more]
+        [(v.label, d) for v, d in apart if least <= d.seeds < more]
         for least, more in ((FEW, sys.maxsize), (2, FEW), (1, 2))
     )
-    base, parts = found.baseline.label, []
+    base, parts = comparison.baseline.label, []
     # Where the headline calls all of it an anecdote, it need not be said again.
-    mixed = any(d.seeds >= FEW for _, d in _apart(found, found.overall))
+    mixed = any(d.seeds >= FEW for _, d in _apart(comparison, comparison.overall))
     if enough:
         parts.append(_shown(name, base, enough))
     if two:
@@ -86,30 +80,29 @@ def _sentence(found: Comparison, name: str) -> str:
     return " ".join(parts)
 
 
-def _apart(found: Comparison, column: str) -> list[tuple[Variant, Difference]]:
+def _apart(comparison: Comparison, column: str) -> list[tuple[Variant, Difference]]:
     """The variants that can be held against the baseline there."""
-    scores = ((v, found.scores[v.label].get(column)) for v in found.others)
-    return [(v, s.difference) for v, s in scores if s is not None and s.difference is not None]
+    return [(v, d) for v in comparison.others if (d := comparison.difference(v, column))]
 
 
-def _shown(name: str, base: str, given: Sequence[tuple[str, Difference]]) -> str:
+def _shown(name: str, base: str, apart: Sequence[tuple[str, Difference]]) -> str:
     """Gains, losses, and what is neither as far as the seeds can show."""
-    few = min(d.seeds for _, d in given)
-    gains = [(label, d) for label, d in given if d.real and d.value > 0]
-    losses = [(label, d) for label, d in given if d.real and d.value < 0]
+    few = min(d.seeds for _, d in apart)
+    gains = [(label, d) for label, d in apart if d.real and d.value > 0]
+    losses = [(label, d) for label, d in apart if d.real and d.value < 0]
     parts = []
     for verb, some in (("gains", gains), ("loses", losses)):
         if some:
             ordered = sorted(some, key=lambda pair: -abs(pair[1].value))
             parts.append(f"{verb} {and_then([_amount(label, d) for label, d in ordered])}")
-    rest = [(label, d) for label, d in given if not d.real]
+    rest = [(label, d) for label, d in apart if not d.real]
     if not parts:
         return f"{name}: no difference from {base} that {_seeds(few)} can show ({_unseen(rest)})."
-    told = f"{name} {', and '.join(parts)} (against {base})"
+    sentence = f"{name} {', and '.join(parts)} (against {base})"
     if rest:
         others = and_then([label for label, _ in rest]) if len(rest) < 5 else f"{len(rest)} others"
-        told += f"; no difference that {_seeds(few)} can show with {others}"
-    return told + "."
+        sentence += f"; no difference that {_seeds(few)} can show with {others}"
+    return sentence + "."
 
 
 def _amount(label: str, d: Difference) -> str:
@@ -119,91 +112,90 @@ def _amount(label: str, d: Difference) -> str:
 def _unseen(rest: Sequence[tuple[str, Difference]]) -> str:
     """How large the differences look, and how large one would have to be."""
     values = [d.value for _, d in rest]
-    return (
-        f"{rest[0][0]} {number(values[0], signed=True)} ± {number(rest[0][1].half)}"
-        if len(rest) == 1
-        else f"{number(min(values), signed=True)} to {number(max(values), signed=True)}, "
-        f"each ± {number(min(d.half for _, d in rest))} or more"
-    )
+    low, high = number(min(values), signed=True), number(max(values), signed=True)
+    half = number(min(d.half for _, d in rest))
+    if len(rest) == 1:
+        return f"{rest[0][0]} {low} ± {half}"
+    return f"{low} to {high}, each ± {half} or more"
 
 
 def _seeds(many: int) -> str:
     return "one seed" if many == 1 else f"{many} seeds"
 
 
-def _headline(found: Comparison) -> str:
+def _headline(comparison: Comparison) -> str:
     """The one or two sentences for someone who reads no more."""
-    told = _apart(found, found.overall)
-    if not told:
-        return f"{len(found.variants)} variants, task by task (they have different tasks)."
-    enough = [(v, d) for v, d in told if d.seeds >= FEW]
+    apart = _apart(comparison, comparison.overall)
+    if not apart:
+        return f"{len(comparison.variants)} variants, task by task (they have different tasks)."
+    enough = [(v, d) for v, d in apart if d.seeds >= FEW]
     if not enough:
-        return _anecdote(found, told)
-    few = [v.label for v, d in told if d.seeds < FEW]
+        return _anecdote(comparison, apart)
+    few = [v.label for v, d in apart if d.seeds < FEW]
     more = f" Not counted, with fewer than {FEW} seeds: {and_then(few)}." if few else ""
-    return _finding(found, enough) + more
+    return _finding(comparison, enough) + more
 
 
-def _anecdote(found: Comparison, told: Sequence[tuple[Variant, Difference]]) -> str:
-    base, what = found.baseline.label, f"{found.overall} score"
-    counts = {len(v.seeds) for v in found.variants}
+def _anecdote(comparison: Comparison, apart: Sequence[tuple[Variant, Difference]]) -> str:
+    base, what = comparison.baseline.label, f"{comparison.overall} score"
+    counts = {len(v.seeds) for v in comparison.variants}
     fewer = f"fewer than {FEW} seeds on a side"
     many = f"{_seeds(counts.pop())} per variant" if len(counts) == 1 else fewer
     lead = f"An anecdote, not a finding ({many}): "
-    best, d = max(told, key=lambda pair: pair[1].value)
+    best, d = max(apart, key=lambda pair: pair[1].value)
     if d.value > 0 and (d.p is None or d.interval[0] > 0):
         above = f"{best.label} is {number(d.value)} above {base} in {what}"
-        return f"{lead}{above}{_saving(found, best)}."
+        return f"{lead}{above}{_saving(comparison, best)}."
     none = "no variant is above" if d.value <= 0 else "no variant is shown to be above"
-    return f"{lead}{none} {base} in {what}{_cheapest(found, [v for v, _ in told])}."
+    return f"{lead}{none} {base} in {what}{_cheapest(comparison, [v for v, _ in apart])}."
 
 
-def _finding(found: Comparison, told: Sequence[tuple[Variant, Difference]]) -> str:
-    base, what = found.baseline, f"{found.overall} score"
-    best, d = max(told, key=lambda pair: pair[1].value)
+def _finding(comparison: Comparison, apart: Sequence[tuple[Variant, Difference]]) -> str:
+    base, what = comparison.baseline, f"{comparison.overall} score"
+    best, d = max(apart, key=lambda pair: pair[1].value)
     if d.real and d.value > 0:
-        score = found.scores[best.label][found.overall].value
+        score = comparison.scores[best.label][comparison.overall].value
         return (
             f"{best.label} is best: {what} {number(score)}, {number(d.value)} ± {number(d.half)} "
-            f"above {base.label}{_saving(found, best)}."
+            f"above {base.label}{_saving(comparison, best)}."
         )
-    thrifty = [(v, d) for v, d in told if _bytes(v) < 0.98 * _bytes(base)]
-    every = [*found.metrics, found.overall]
-    safe = [(v, d) for v, d in thrifty if _loss(found, v, every)[0] < MARGIN]
+    thrifty = [(v, d) for v, d in apart if _bytes(v) < 0.98 * _bytes(base)]
+    every = [*comparison.metrics, comparison.overall]
+    safe = [(v, d) for v, d in thrifty if _loss(comparison, v, every)[0] < MARGIN]
     if safe:
         v, d = min(safe, key=lambda pair: _bytes(pair[0]))
         cut = less(_bytes(v) / _bytes(base) - 1)
-        most, _ = _loss(found, v, found.metrics)
+        most, _ = _loss(comparison, v, comparison.metrics)
         loses = f"loses at most {_at_most(most)}" if most > 0 else "loses nothing"
         return (
             f"{v.label} serves all tasks with {cut} memory and {loses} on any task "
             f"({_seeds(d.seeds)}, against {base.label})."
         )
-    unharmed = [(v, d) for v, d in thrifty if not _harmed(found, v)]
+    unharmed = [(v, d) for v, d in thrifty if not _harmed(comparison, v)]
     if unharmed:
         v, d = min(unharmed, key=lambda pair: _bytes(pair[0]))
-        most, name = _loss(found, v, found.metrics)
+        most, name = _loss(comparison, v, comparison.metrics)
         return (
             f"{v.label} saves {abs(_bytes(v) / _bytes(base) - 1) * 100:.0f} % of memory; with "
             f"{_seeds(d.seeds)} a loss of up to {_at_most(most)} on {name} cannot be ruled out "
             f"({what} {number(d.value, signed=True)} ± {number(d.half)} against {base.label})."
         )
-    if all(d.real and d.value < 0 for _, d in told):
+    if all(d.real and d.value < 0 for _, d in apart):
         return f"{base.label} is best: every other variant scores less ({what})."
-    few = _seeds(min(d.seeds for _, d in told))
+    few = _seeds(min(d.seeds for _, d in apart))
     return f"No variant beats {base.label} by a difference that {few} can show ({what})."
 
 
-def _loss(found: Comparison, v: Variant, columns: Iterable[str]) -> tuple[float, str]:
+def _loss(comparison: Comparison, v: Variant, columns: Iterable[str]) -> tuple[float, str]:
     """What may be lost at most by the 95 % intervals, and where."""
-    apart = ((name, found.scores[v.label][name].difference) for name in columns)
+    apart = ((name, comparison.difference(v, name)) for name in columns)
     return max((-d.interval[0], name) for name, d in apart if d is not None)
 
 
-def _harmed(found: Comparison, v: Variant) -> bool:
+def _harmed(comparison: Comparison, v: Variant) -> bool:
     """Whether something may be worse, by its own interval: the correction for many comparisons
     would make it easier to look unharmed."""
-    differences = (score.difference for score in found.scores[v.label].values())
+    differences = (score.difference for score in comparison.scores[v.label].values())
     return any(d.interval[1] < 0 for d in differences if d)
 
 
@@ -216,23 +208,23 @@ def _bytes(v: Variant) -> float:
     return v.cost.get("bytes_to_serve", float("inf"))
 
 
-def _cheapest(found: Comparison, told: Sequence[Variant]) -> str:
-    thrifty = min(told, key=_bytes)
-    saving = _saving(found, thrifty).removeprefix(",")
+def _cheapest(comparison: Comparison, variants: Sequence[Variant]) -> str:
+    thrifty = min(variants, key=_bytes)
+    saving = _saving(comparison, thrifty).removeprefix(",")
     return f"; {thrifty.label} comes{saving}" if saving else ""
 
 
-def _saving(found: Comparison, v: Variant) -> str:
-    change = _bytes(v) / _bytes(found.baseline) - 1
+def _saving(comparison: Comparison, v: Variant) -> str:
+    change = _bytes(v) / _bytes(comparison.baseline) - 1
     return f", with {less(change)} memory" if abs(change) > 0.02 else ""
 
 
-def _cost(found: Comparison, v: Variant) -> str:
-    base = found.baseline.cost
+def _cost(comparison: Comparison, v: Variant) -> str:
+    base = comparison.baseline.cost
     parts = []
-    for key, words in (("bytes_to_serve", "memory to serve"), *list(AXES.items())[1:]):
+    for key, words in (AXES | {"bytes_to_serve": "memory to serve"}).items():
         if base.get(key) and key in v.cost:
             change = v.cost[key] / base[key] - 1
             if abs(change) >= (0.005 if key == "bytes_to_serve" else 0.05):
                 parts.append(f"{words} {share(change)}")
-    return f"{v.label}: {', '.join(parts)} against {found.baseline.label}." if parts else ""
+    return f"{v.label}: {', '.join(parts)} against {comparison.baseline.label}." if parts else ""

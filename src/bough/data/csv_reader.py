@@ -1,4 +1,4 @@
-"""Delimited: CSV and TSV as they are found, quoted or not, every row with its real line.
+"""CSV and TSV as they are found, quoted or not, every row with its real line.
 
 One broken row costs itself and no other: reading goes on with the line below its first. A file is
 walked through row by row and never held whole, unless a quote that is not closed makes it one row.
@@ -7,8 +7,8 @@ walked through row by row and never held whole, unless a quote that is not close
 from __future__ import annotations
 
 import csv
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,7 +16,9 @@ from bough.errors import UserError
 
 DELIMITERS = ("\t", ",", ";", "|")
 UNCLOSED = "a quote opens a field and does not close it; double quotes inside a quoted field"
+CLOSED_EARLY = "text follows the closing quote of a field; double quotes inside a quoted field"
 LOOK = 1000  # rows that tell whether the header lacks a name
+_LIMIT_LIFTED = threading.Lock()  # one thread at a time puts it back as it was
 
 
 @dataclass(frozen=True)
@@ -30,28 +32,26 @@ class Row:
     bare: bool = False  # quotes were taken as part of the text
 
 
-class Sheet:
+class DelimitedFile:
     """A delimited file: the names of its columns at once, its rows once, as they are asked for."""
 
-    def __init__(self, lines: Iterable[str], said: str, wanted: Iterable[str]):
+    def __init__(self, lines: Iterable[str], source: str, wanted: Iterable[str]):
         """Lines keep their ends; `wanted` columns help to tell which delimiter the file uses."""
-        self.said = said
+        self.source = source
         self._lines = _Lines(_without_tail(lines))
         self._bare = 0
         header = self._lines.next_written()
         if header is None:
-            raise UserError(f"{said} is empty; expected a header and rows")
-        with _long_fields():
-            self._delimiter = _delimiter(header, set(wanted), said)
-            self.names = self._header()
-            self._index = self._widen()
+            raise UserError(f"{source} is empty; expected a header and rows")
+        self._delimiter = _delimiter(header, set(wanted), source)
+        self.names = self._header()
+        self._index = self._widen()
 
     def __iter__(self) -> Iterator[Row]:
-        with _long_fields():
-            for row in self._records(len(self.names)):
-                self._bare += row.bare
-                yield row
-                self._lines.forget()
+        for row in self._records(len(self.names)):
+            self._bare += row.bare
+            yield row
+            self._lines.forget()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -59,20 +59,21 @@ class Sheet:
         notes = []
         if self._index:
             notes.append(
-                f"{self.said}: the header has one name less than the rows have fields; the first "
+                f"{self.source}: the header has one name less than the rows have fields; the first "
                 "field was taken for an unnamed index"
             )
         if self._bare:
             rows = "1 row holds" if self._bare == 1 else f"{self._bare:,} rows hold"
             notes.append(
-                f"{self.said}: {rows} quotes that quote no field; kept as part of the text"
+                f"{self.source}: {rows} quotes that quote no field; kept as part of the text"
             )
         return tuple(notes)
 
     def _header(self) -> tuple[str, ...]:
-        where = f"{self.said} line {self._lines.number}"
+        where = f"{self.source} line {self._lines.number}"
+        reader = _reader(self._lines, self._delimiter)
         try:
-            names = tuple(name.strip() for name in next(_reader(self._lines, self._delimiter)))
+            names = tuple(name.strip() for name in _fields(reader, self._lines))
         except csv.Error as fault:
             raise UserError(
                 f"{where}: the header has broken quoting ({fault}); close every quote"
@@ -87,7 +88,7 @@ class Sheet:
         look = list(islice(self._records(len(self.names)), LOOK))
         self._lines.at = start
         if not look:
-            raise UserError(f"{self.said} has a header and no rows; expected rows below it")
+            raise UserError(f"{self.source} has a header and no rows; expected rows below it")
         if not all(row.why for row in look):
             return False
         wider = list(islice(self._records(len(self.names) + 1), LOOK))
@@ -104,11 +105,11 @@ class Sheet:
         while True:
             start, number = lines.at, lines.number
             try:
-                cells = next(reader)
+                cells = _fields(reader, lines)
             except StopIteration:
                 return
-            except csv.Error:
-                cells, why = [], UNCLOSED
+            except csv.Error as error:
+                cells, why = [], _reason(error, lines.at - start)
             else:
                 if width == 1:  # a blank line is an empty field: rows are not to be miscounted
                     cells = cells or [""]
@@ -191,22 +192,32 @@ def _without_tail(lines: Iterable[str]) -> Iterator[str]:
             empty.append(line)
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Lift csv's limit of 131,072 characters a field: whole documents are longer."""
-    before = csv.field_size_limit(2**31 - 1)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def _reader(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     # A blank before a quote is layout in `a, "b"`; after a tab it belongs to the text.
     return csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=delimiter != "\t")
 
 
-def _delimiter(header: str, wanted: set[str], said: str) -> str:
+def _fields(reader: Iterator[list[str]], lines: _Lines) -> list[str]:
+    """The next row's fields, of any length: whole documents are longer than csv's limit.
+
+    The limit is all of Python's, so it is lifted for such a row alone.
+    """
+    start = lines.at
+    try:
+        return next(reader)
+    except csv.Error as error:
+        if "field limit" not in str(error):
+            raise
+    with _LIMIT_LIFTED:
+        limit = csv.field_size_limit(2**31 - 1)
+        try:
+            lines.at = start
+            return next(reader)
+        finally:
+            csv.field_size_limit(limit)
+
+
+def _delimiter(header: str, wanted: set[str], source: str) -> str:
     """The one that shows most of the wanted columns in the header, then the one with most names."""
 
     def merit(delimiter: str) -> tuple[int, int]:
@@ -216,8 +227,18 @@ def _delimiter(header: str, wanted: set[str], said: str) -> str:
             names = header.split(delimiter)
         return len({name.strip() for name in names} & wanted), len(names)
 
-    usual = "," if said.lower().endswith(".csv") else "\t"
+    usual = "," if source.lower().endswith(".csv") else "\t"
     return max((usual, *DELIMITERS), key=merit)
+
+
+def _reason(error: csv.Error, lines: int) -> str:
+    """Why csv could not take a row of so many lines apart."""
+    if "unexpected end" in str(error):
+        return UNCLOSED
+    if "expected after" in str(error):
+        # A quote that only a later line's quote has closed was not meant to reach so far.
+        return CLOSED_EARLY if lines == 1 else UNCLOSED
+    return f"the row cannot be taken apart: {error}"
 
 
 def _swallowed(lines: Sequence[str], delimiter: str, width: int) -> bool:

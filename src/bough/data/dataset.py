@@ -9,7 +9,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from bough.data import rows
-from bough.data.batches import Examples
+from bough.data.examples import Examples
 from bough.data.rows import Rows
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task
@@ -24,17 +24,17 @@ class Data:
 
     @classmethod
     def gather(cls, recipe: Recipe, splits: Sequence[Any] | None = None) -> Data:
-        tasks, found = {}, {}
+        tasks, gathered = {}, {}
         for name, task in recipe.tasks.items():
-            tasks[name], own = rows.load(
+            tasks[name], by_split = rows.load(
                 name, task, root=recipe.root, policy=recipe.rows, splits=splits
             )
-            found[name] = {str(split): part for split, part in own.items()}
-        return cls(tasks, found)
+            gathered[name] = {str(split): part for split, part in by_split.items()}
+        return cls(tasks, gathered)
 
     def notes(self) -> list[str]:
         """What was skipped or assumed, one sentence each."""
-        every = [part for own in self.rows.values() for part in own.values()]
+        every = [part for by_split in self.rows.values() for part in by_split.values()]
         return [part.report() for part in every if part.skipped] + [
             note for part in every for note in part.notes
         ]
@@ -48,14 +48,14 @@ class Data:
                     "sha256": rows.digest(part),
                     "skipped": len(part.skipped),
                 }
-                for split, part in own.items()
+                for split, part in by_split.items()
             }
-            for name, own in self.rows.items()
+            for name, by_split in self.rows.items()
         }
 
     def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
         return {
-            name: Examples.of(self.tasks[name], own[split], tokenizer, longest)
-            for name, own in self.rows.items()
-            if split in own
+            name: Examples.of(self.tasks[name], by_split[split], tokenizer, longest)
+            for name, by_split in self.rows.items()
+            if split in by_split
         }

@@ -1,7 +1,7 @@
-"""Guess: what a table's columns are for, and what kind of task they make.
+"""What a table's columns are for, and what kind of task they make.
 
 A guess is only ever made from names and values that can be told to the user; every choice carries
-its reason. Where two readings are as good as each other there is no guess but a `Mistake`.
+its reason. Where two readings are as good as each other there is no guess but a `UserError`.
 """
 
 from __future__ import annotations
@@ -145,26 +145,26 @@ def columns(
         chosen, why_text = _texts(known, source, list(every), hints)
     if label:
         return Guess(chosen, label, why_text, "as you said", tuple(hints))
-    found = [c for c in every.values() if c.is_label and c.name not in chosen and not c.is_id]
+    candidates = [c for c in every.values() if c.is_label and c.name not in chosen and not c.is_id]
     flat = next((c for c in every.values() if c.known and c.plain and len(c.classes) == 1), None)
-    if not found and flat is not None:
+    if not candidates and flat is not None:
         raise UserError(
             f"{source}: column {flat.name!r} has only the value {flat.classes[0]!r} in "
             f"{len(flat.cells):,} rows; a label needs two or more"
         )
-    picked = _label(found, source, list(every), chosen, hints)
+    picked = _label(candidates, source, list(every), chosen, hints)
     return Guess(chosen, picked.name, why_text, _seen(picked), tuple(hints))
 
 
 def _texts(
-    found: Sequence[Column], source: str, names: Sequence[str], hints: list[str]
+    candidates: Sequence[Column], source: str, names: Sequence[str], hints: list[str]
 ) -> tuple[tuple[str, ...], str]:
-    if not found:
+    if not candidates:
         raise UserError(
             f"{source}: no column looks like text (it has {listed([n for n in names if n])}); "
             "name it with --text COLUMN, or two with --text A --text B"
         )
-    by_name = {column.name: column for column in found}
+    by_name = {column.name: column for column in candidates}
     chosen: tuple[str, ...]
     pair = next((pair for pair in _pairs(list(by_name)) if pair is not None), None)
     if pair is not None:
@@ -172,10 +172,10 @@ def _texts(
         why = f"two texts whose names belong together, {_length(by_name[n] for n in pair)}"
     else:
         # A known name first, then the longest texts.
-        best = min(found, key=lambda c: (_place(_base(c.name), TEXTS), -c.words))
+        best = min(candidates, key=lambda c: (_place(_base(c.name), TEXTS), -c.words))
         chosen = (best.name,)
         why = f"{_length([best])}"
-    for column in found:
+    for column in candidates:
         if column.name not in chosen:
             both = " ".join(f"--text {name}" for name in (*chosen[:1], column.name))
             hints.append(f"column {column.name!r} is text, too; to judge it as a pair: {both}")
@@ -184,9 +184,9 @@ def _texts(
 
 def _pairs(names: Sequence[str]) -> Iterable[tuple[str, str] | None]:
     for one, two in PAIRS:
-        own = {_base(name): name for name in names}
-        if one in own and two in own:
-            yield own[one], own[two]
+        by_base = {_base(name): name for name in names}
+        if one in by_base and two in by_base:
+            yield by_base[one], by_base[two]
     for i, one in enumerate(names):
         for two in names[i + 1 :]:
             if len(one) == len(two) and one[:-1] == two[:-1] and one[-1] + two[-1] in (
@@ -196,23 +196,23 @@ def _pairs(names: Sequence[str]) -> Iterable[tuple[str, str] | None]:
 
 
 def _label(
-    found: Sequence[Column],
+    candidates: Sequence[Column],
     source: str,
     names: Sequence[str],
     texts: Sequence[str],
     hints: list[str],
 ) -> Column:
-    if not found:
+    if not candidates:
         rest = [name for name in names if name and name not in texts]
         what = f"none of {listed(rest)}" if rest else f"beside {listed(list(texts))} nothing"
         raise UserError(
             f"{source}: {what} looks like a label (classes or numbers); name it with --label COLUMN"
         )
-    first, *others = sorted(found, key=lambda c: (_rank(c.name), len(c.classes)))
+    first, *others = sorted(candidates, key=lambda c: (_rank(c.name), len(c.classes)))
     if others and not first.known:
         raise UserError(
-            f"{source}: the label may be any of {listed([c.name for c in found])}; choose with "
-            f"--label {first.name}, or make a task of each with several --label"
+            f"{source}: the label may be any of {listed([c.name for c in candidates])}; choose "
+            f"with --label {first.name}, or make a task of each with several --label"
         )
     more = f"could be learned, too: --label {first.name} --label"
     hints += [f"column {column.name!r} {more} {column.name}" for column in others]
@@ -228,7 +228,7 @@ def kind(label: Column, source: str) -> tuple[str, str]:
                 f"{source}, column {label.name!r}: the label {shorten(name)} is not UTF-8; save "
                 "the file as UTF-8"
             )
-    said = f"{number:,} different values in {len(label.cells):,} rows"
+    summary = f"{number:,} different values in {len(label.cells):,} rows"
     if number < 2:
         what = f"only the value {label.classes[0]!r}" if number else "no value at all"
         raise UserError(f"{source}, column {label.name!r}: {what}; a label needs two or more")
@@ -236,10 +236,10 @@ def kind(label: Column, source: str) -> tuple[str, str]:
         _all_or_no_numbers(label, source)
         if number > _MOST or (number > 50 and number > len(label.cells) / 2):
             raise UserError(
-                f"{source}, column {label.name!r}: {said} are too many for classes "
+                f"{source}, column {label.name!r}: {summary} are too many for classes "
                 f"(such as {shorten(label.classes[0])}); name another with --label COLUMN"
             )
-        return "classify", said
+        return "classify", summary
     if not label.whole:
         return "regress", "numbers with fractions"
     low, high = min(label.values), max(label.values)
@@ -248,8 +248,8 @@ def kind(label: Column, source: str) -> tuple[str, str]:
     if number <= _MOST and ((number <= _FEW and not (named and number > 10)) or (
         dense and not named
     )):  # fmt: skip
-        return "classify", f"{said}, whole numbers from {low:g} to {high:g}"
-    return "regress", f"{said}, numbers from {low:g} to {high:g}"
+        return "classify", f"{summary}, whole numbers from {low:g} to {high:g}"
+    return "regress", f"{summary}, numbers from {low:g} to {high:g}"
 
 
 def _all_or_no_numbers(label: Column, source: str) -> None:
@@ -294,8 +294,8 @@ def _seen(label: Column) -> str:
     return "by its name" if label.known else "the only column with few values"
 
 
-def _length(found: Iterable[Column]) -> str:
-    words = [column.words for column in found]
+def _length(columns: Iterable[Column]) -> str:
+    words = [column.words for column in columns]
     return f"{sum(words) / len(words):.0f} words on average"
 
 

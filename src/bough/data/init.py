@@ -1,6 +1,6 @@
-"""Init: data files become a recipe that trains as it is.
+"""Data files become a recipe that trains as it is.
 
-Splits are known by the files' names; where there is no dev file, `holdout` sets rows aside. Nothing
+Splits are known by the files' names; where there is no dev file, `split` sets rows aside. Nothing
 that exists is overwritten, and everything that was assumed is said.
 """
 
@@ -11,7 +11,7 @@ import io
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,11 @@ class Written:
     files: tuple[Path, ...]
 
     def lines(self) -> Iterator[str]:
-        for own in self.tasks:
-            yield f"{own.name}:"
-            yield from (f"  {line}" for line in own.says)
-            yield from (f"  {line}" for line in (*own.lost, *own.bad))
-            yield from (f"  or: {hint}" for hint in own.hints)
+        for task in self.tasks:
+            yield f"{task.name}:"
+            yield from (f"  {line}" for line in task.says)
+            yield from (f"  {line}" for line in (*task.lost, *task.bad))
+            yield from (f"  or: {hint}" for hint in task.hints)
         yield ""
         yield f"Written: {', '.join(map(str, self.files))}"
         yield ""
@@ -85,10 +85,10 @@ def init(
     drafted: list[Drafted] = []
     for name, splits in _grouped(files).items():
         for label in labels or (None,):
-            own = f"{name}-{label}" if len(labels) > 1 else name
-            unique = _unique(own, [known.name for known in drafted])
+            full_name = f"{name}-{label}" if len(labels) > 1 else name
+            unique = _unique(full_name, [task.name for task in drafted])
             drafted.append(_draft(unique, splits, out, text, label, len(labels) > 1))
-    new = {path: content for own in drafted for path, content in own.new.items()}
+    new = {path: content for task in drafted for path, content in task.new.items()}
     new = {path: content for path, content in new.items() if not path.exists()}
     new[out] = _recipe(out, drafted, files)
     for path, content in new.items():
@@ -125,10 +125,10 @@ def _checked(out: Path) -> None:
 
 def _grouped(files: Sequence[str | Path]) -> dict[str, dict[Split, Path]]:
     """Task name -> split -> file, by the files' names; a file without a split's name is train."""
-    found: dict[str, dict[Split, Path]] = {}
+    tasks: dict[str, dict[Split, Path]] = {}
     for file in map(Path, files):
         name, split = _parted(file)
-        splits = found.setdefault(name, {})
+        splits = tasks.setdefault(name, {})
         split = split or "train"
         if split in splits:
             raise UserError(
@@ -136,14 +136,14 @@ def _grouped(files: Sequence[str | Path]) -> dict[str, dict[Split, Path]]:
                 "one of them, or put train, dev or test into the names"
             )
         splits[split] = file
-    for name, splits in found.items():
-        found[name] = {split: splits[split] for split in SPLITS if split in splits}
+    for name, splits in tasks.items():
+        tasks[name] = {split: splits[split] for split in SPLITS if split in splits}
         if not {"train", "dev"} & set(splits):
             raise UserError(
                 f"{splits['test']} is by its name for testing, and there are no rows to learn from "
                 f"for {name!r}; give those, too, or rename the file"
             )
-    return found
+    return tasks
 
 
 def _parted(file: Path) -> tuple[str, Split | None]:
@@ -151,10 +151,10 @@ def _parted(file: Path) -> tuple[str, Split | None]:
     words = re.split(r"[^A-Za-z0-9]+", file.stem)
     at = next((i for i, word in enumerate(words) if word.lower() in WORDS), None)
     split = None if at is None else WORDS[words[at].lower()]
-    own = words if at is None else words[:at] or words[at + 1 :]
-    while len(own) > 1 and own[-1].lower() in ("all", "full", "data"):
-        own = own[:-1]
-    name = "-".join(filter(None, own))
+    kept = words if at is None else words[:at] or words[at + 1 :]
+    while len(kept) > 1 and kept[-1].lower() in ("all", "full", "data"):
+        kept = kept[:-1]
+    name = "-".join(filter(None, kept))
     if not name:  # train.csv, dev.csv: the folder says whose
         name = "-".join(filter(None, re.split(r"[^A-Za-z0-9]+", file.absolute().parent.name)))
     return name or "task", split
@@ -173,25 +173,11 @@ def _unique(name: str, taken: Sequence[str]) -> str:
 # --- one task ------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Tables:
-    """The columns of each split's file."""
-
-    splits: dict[Split, Path]
-    columns: dict[Split, dict[str, list[Any]]] = field(default_factory=dict)
-
-    def read(self) -> None:
-        for split, file in self.splits.items():
-            root = Path.cwd()
-            names = open_table(str(file), Wanted((), "", False), root, str(file)).names
-            real = tuple(name for name in dict.fromkeys(names) if name)
-            table = open_table(str(file), Wanted(real, "", True), root, str(file))
-            self.columns[split] = table.columns
-
-    def label(self, name: str) -> infer.Column:
-        """The labels of all splits that have them."""
-        cells = [cell for own in self.columns.values() for cell in own.get(name, ())]
-        return infer.Column.of(name, cells)
+def _columns(file: Path) -> dict[str, list[Any]]:
+    """Every named column of a file."""
+    names = open_table(str(file), Wanted((), "", False), Path.cwd(), str(file)).names
+    named = tuple(name for name in dict.fromkeys(names) if name)
+    return open_table(str(file), Wanted(named, "", True), Path.cwd(), str(file)).columns
 
 
 def _draft(
@@ -204,15 +190,15 @@ def _draft(
 ) -> Drafted:
     learn: Split = "train" if "train" in splits else "dev"
     source = splits[learn]
-    tables = _Tables(splits)
-    tables.read()
-    found = infer.columns(tables.columns[learn], str(source), text, label)
-    known = tables.label(found.label)
+    columns = {split: _columns(file) for split, file in splits.items()}
+    guess = infer.columns(columns[learn], str(source), text, label)
+    cells = [cell for part in columns.values() for cell in part.get(guess.label, ())]
+    known = infer.Column.of(guess.label, cells)
     kind, why_kind = infer.kind(known, str(source))
     settings: dict[str, Any] = {
         "kind": kind,
-        "text": found.text[0] if len(found.text) == 1 else list(found.text),
-        "label": found.label,
+        "text": guess.text[0] if len(guess.text) == 1 else list(guess.text),
+        "label": guess.label,
     }
     if kind == "classify":
         settings["labels"] = list(known.classes)
@@ -223,52 +209,66 @@ def _draft(
         settings["range"] = [low, high]
         what = f"a number from {low:g} to {high:g}"
         why_kind += f"; they run from {min(known.values):g} to {max(known.values):g}"
-    bare = Task(**settings)
     says = [
-        f"text   {listed(found.text)}: {found.why_text}",
-        f"label  {found.label}: {found.why_label}; {kind}, {what}: {why_kind}",
+        f"text   {listed(guess.text)}: {guess.why_text}",
+        f"label  {guess.label}: {guess.why_label}; {kind}, {what}: {why_kind}",
     ]
     new: dict[Path, str] = {}
-    given = [file.resolve() for file in splits.values()]
     paths = {split: _from(out, file) for split, file in splits.items()}
     lost: list[str] = []
     bad: list[str] = []
     if learn == "dev" or "dev" not in splits:
-        every = rows.read(name, bare, str(source), root=Path.cwd(), policy="skip", labels="needed")
-        size = len(next(iter(tables.columns[learn].values())))
-        train, dev = split_off(every, kind == "classify", size if shared else None)
-        stem = name
-        if any((out.parent / f"{stem}-{split}.csv").resolve() in given for split in SPLITS):
-            stem += "-part"  # beside the file that it is cut from
-        halves: list[tuple[Split, list[int]]] = [("train", train), ("dev", dev)]
-        for split, part in halves:
-            path = out.parent / f"{stem}-{split}.csv"
-            new[path] = _table(bare, every, part)
-            _may_replace(path, new[path])
-            paths[split] = _from(out, path)
-        if every.skipped:
-            lost.append(every.report(2))
-        lacks = "is called dev, and there is no train file" if learn == "dev" else "has no dev file"
-        says.append(
-            f"rows   {source.name} {lacks}: cut into {stem}-train.csv ({len(train):,} rows) and "
-            f"{stem}-dev.csv ({len(dev):,})"
-        )
+        size = len(next(iter(columns[learn].values())))
+        new, said = _cut(name, Task(**settings), splits, out, size if shared else None, lost)
+        paths |= {split: _from(out, path) for split, path in zip(SPLITS, new, strict=False)}
+        says.append(said)
     task = Task(**settings, **{split: paths[split] for split in SPLITS if split in paths})
     for split, file in splits.items():
         if paths[split] == _from(out, file):
             says.append(_described(name, task, split, file, bad))
-    return Drafted(name, task, tuple(says), found.hints, new, tuple(lost), tuple(bad))
+    return Drafted(name, task, tuple(says), guess.hints, new, tuple(lost), tuple(bad))
+
+
+def _cut(
+    name: str,
+    task: Task,
+    splits: dict[Split, Path],
+    out: Path,
+    shared: int | None,
+    lost: list[str],
+) -> tuple[dict[Path, str], str]:
+    """Contents of a train and a dev file made of the only one of them that there is; a sentence."""
+    source = splits.get("train") or splits["dev"]
+    every = rows.read(name, task, str(source), root=Path.cwd(), policy="skip", labels="needed")
+    train, dev = split_off(every, task.kind == "classify", shared)
+    given = [file.resolve() for file in splits.values()]
+    stem = name
+    if any((out.parent / f"{stem}-{split}.csv").resolve() in given for split in SPLITS):
+        stem += "-part"  # beside the file that it is cut from
+    new = {
+        out.parent / f"{stem}-train.csv": _table(task, every, train),
+        out.parent / f"{stem}-dev.csv": _table(task, every, dev),
+    }
+    for path, content in new.items():
+        _may_replace(path, content)
+    if every.skipped:
+        lost.append(every.report(2))
+    lacks = "has no dev file" if "train" in splits else "is called dev, and there is no train file"
+    return new, (
+        f"rows   {source.name} {lacks}: cut into {stem}-train.csv ({len(train):,} rows) and "
+        f"{stem}-dev.csv ({len(dev):,})"
+    )
 
 
 def _described(name: str, task: Task, split: Split, file: Path, bad: list[str]) -> str:
     """Read the split as training will; say what it is."""
     use: rows.Use = "optional" if split == "test" else "needed"
-    found = rows.read(name, task, str(file), root=Path.cwd(), policy="skip", labels=use)
-    if found.skipped:
-        bad.append(found.report(2))
-    bare = "" if found.labels is not None else ", without labels"
+    part = rows.read(name, task, str(file), root=Path.cwd(), policy="skip", labels=use)
+    if part.skipped:
+        bad.append(part.report(2))
+    bare = "" if part.labels is not None else ", without labels"
     role = {"train": "to learn from", "dev": "to choose the model by", "test": "for the end"}
-    return f"rows   {file.name}: {len(found):,} {role[split]}{bare}"
+    return f"rows   {file.name}: {len(part):,} {role[split]}{bare}"
 
 
 def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
@@ -276,12 +276,12 @@ def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
     assert every.labels is not None
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
-    own = "id" not in (*task.columns, task.label)
-    table.writerow([*(["id"] if own else []), *task.columns, task.label])
+    with_id = "id" not in (*task.columns, task.label)
+    table.writerow([*(["id"] if with_id else []), *task.columns, task.label])
     for n in numbers:
         label = every.labels[n]
-        said = task.labels[int(label)] if task.labels else repr(float(label))
-        table.writerow([*([every.ids[n]] if own else []), *every.texts[n], said])
+        cell = task.labels[int(label)] if task.labels else repr(float(label))
+        table.writerow([*([every.ids[n]] if with_id else []), *every.texts[n], cell])
     return text.getvalue()
 
 
@@ -308,7 +308,7 @@ def _from(out: Path, file: Path) -> str:
 
 def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) -> str:
     several = len(drafted) > 1
-    bad = [report for own in drafted for report in own.bad]
+    bad = [report for task in drafted for report in task.bad]
     lines = [
         f"# Guessed by bough init from {listed([Path(file).name for file in files], 4)}.",
         "# Change what you know better.",
@@ -324,12 +324,12 @@ def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) 
         "max_length: 512    # tokens; what is beyond is cut off",
         "tasks:",
     ]
-    for own in drafted:
-        lines += [f"  {own.name}:", *(f"    # {_one_line(line)}" for line in own.says)]
-        told = own.task.model_dump(mode="json", exclude_unset=True)
-        lines += [f"    {key}: {_value(key, value)}" for key, value in told.items()]
-        metrics = "f1, or mcc" if own.task.kind == "classify" else "spearman"
-        lines.append(f"    metric: {own.task.metric_name}    # or {metrics}")
+    for task in drafted:
+        lines += [f"  {task.name}:", *(f"    # {_one_line(line)}" for line in task.says)]
+        settings = task.task.model_dump(mode="json", exclude_unset=True)
+        lines += [f"    {key}: {_value(key, value)}" for key, value in settings.items()]
+        metrics = "f1, or mcc" if task.task.kind == "classify" else "spearman"
+        lines.append(f"    metric: {task.task.metric_name}    # or {metrics}")
     lines += [
         "training:",
         "  epochs: 3",

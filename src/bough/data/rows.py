@@ -1,4 +1,4 @@
-"""Rows: a table and a task become checked splits, texts and labels, ready to be tokenised.
+"""A table and a task become checked splits, texts and labels, ready to be tokenised.
 
 Every bad row is known by file, line, column and value. The recipe's `rows` says what happens to it:
 `error` stops with the first and counts the rest, `skip` leaves them out and names them.
@@ -120,12 +120,12 @@ def _opened(name: str, task: Task, split: Split, root: Path) -> Table:
     return _table(name, task, getattr(task, split), root, f"tasks.{name}.{split}")
 
 
-def _table(name: str, task: Task, source: Source, root: Path, said: str) -> Table:
+def _table(name: str, task: Task, source: Source, root: Path, origin: str) -> Table:
     wanted = Wanted(task.columns, task.label, task.kind == "classify")
     try:
-        return open_table(source, wanted, root, said)
-    except UserError as mistake:
-        raise UserError(f"task {name!r}: {mistake}") from None
+        return open_table(source, wanted, root, origin)
+    except UserError as error:
+        raise UserError(f"task {name!r}: {error}") from None
 
 
 def _open_ended(task: Task) -> bool:
@@ -162,28 +162,28 @@ def _settled(name: str, task: Task, table: Table) -> Task:
             f"{where}: a regress task needs its `range`; the labels here run from {low:g} to "
             f"{high:g}, so set tasks.{name}.range to [{low:g}, {high:g}] or to the whole scale"
         )
-    found = in_order(class_name(cell) for cell in cells if isinstance(cell, str | int | float))
+    classes = in_order(class_name(cell) for cell in cells if isinstance(cell, str | int | float))
     if table.classes is None:
-        _look_like_classes(where, name, found, len(cells))
+        _look_like_classes(where, name, classes, len(cells))
     try:
-        return task.with_labels(table.classes or found)
-    except UserError as mistake:
-        raise UserError(f"{where}: {mistake}") from None
+        return task.with_labels(table.classes or classes)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
-def _look_like_classes(where: str, name: str, found: Sequence[str], rows: int) -> None:
-    if len(found) < 2:
-        seen = f"only the class {found[0]!r}" if found else "no label at all"
+def _look_like_classes(where: str, name: str, classes: Sequence[str], rows: int) -> None:
+    if len(classes) < 2:
+        seen = f"only the class {classes[0]!r}" if classes else "no label at all"
         raise UserError(f"{where}: the train rows hold {seen}; a classify task needs two or more")
-    if len(found) > 20 and any(value != int(value) for value in _finite(found)):
+    if len(classes) > 20 and any(value != int(value) for value in _finite(classes)):
         raise UserError(
-            f"{where}: the labels are numbers such as {listed(found, 3)}; set tasks.{name}.kind to "
-            "regress, or list the classes in `labels` if they are meant"
+            f"{where}: the labels are numbers such as {listed(classes, 3)}; set tasks.{name}.kind "
+            "to regress, or list the classes in `labels` if they are meant"
         )
-    if len(found) > 50 and len(found) > rows / 2:
+    if len(classes) > 50 and len(classes) > rows / 2:
         raise UserError(
-            f"{where}: {len(found):,} different labels in {rows:,} rows look like no classes; name "
-            "another column, or list them in `labels` if they are meant"
+            f"{where}: {len(classes):,} different labels in {rows:,} rows look like no classes; "
+            "name another column, or list them in `labels` if they are meant"
         )
 
 
@@ -304,13 +304,13 @@ def _label_reader(task: Task) -> Callable[[Any], int | float]:
         def read_class(cell: Any) -> int:
             if is_missing(cell, task.labels or ()):
                 raise _CellError(f"the label is empty; expected one of {listed(names)}")
-            found = index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
-            if found is None:
+            place = index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
+            if place is None:
                 raise _CellError(
                     f"the label is no class of this task; expected one of {listed(names)}"
                     + nearest(str(cell), names)
                 )
-            return found
+            return place
 
         return read_class
 

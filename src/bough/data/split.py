@@ -15,45 +15,43 @@ FEWEST, MOST = 100, 2000  # dev rows, as far as there are rows
 NEEDED = 10  # rows, below which there is nothing to split
 
 
-def split_off(
-    every: Rows, by_class: bool, shared: int | None = None
-) -> tuple[list[int], list[int]]:
+def split_off(rows: Rows, by_class: bool, shared: int | None = None) -> tuple[list[int], list[int]]:
     """Numbers of the rows to learn from and to judge by, both in the file's order.
 
     Each class gives its share, if asked to; equal texts stay together. Where several tasks are on
     one file (`shared` is its rows), each text decides for itself, so that none learns from a text
     that another is judged by, whichever labels are missing.
     """
-    if len(every) < NEEDED:
+    if len(rows) < NEEDED:
         raise UserError(
-            f"{every.source} has {len(every)} usable rows, too few to set some aside for dev; "
+            f"{rows.source} has {len(rows)} usable rows, too few to set some aside for dev; "
             "give a dev file, too"
         )
-    assert every.labels is not None
+    assert rows.labels is not None
     together: dict[tuple[str, ...], list[int]] = {}
-    for number, texts in enumerate(every.texts):
+    for number, texts in enumerate(rows.texts):
         together.setdefault(texts, []).append(number)
     groups: dict[float, list[tuple[str, ...]]] = {}
     for texts, numbers in together.items():
-        groups.setdefault(every.labels[numbers[0]] if by_class else 0, []).append(texts)
-    size = shared or len(every)
+        groups.setdefault(rows.labels[numbers[0]] if by_class else 0, []).append(texts)
+    size = shared or len(rows)
     wanted = min(max(SHARE * size, min(FEWEST, size / 3)), MOST) / size
     chosen: set[int] = set()
-    for own in groups.values():
-        own.sort(key=_hash)
-        most = min(max(round(wanted * len(own)), int(len(own) >= 5)), len(own) - 1)
+    for members in groups.values():
+        members.sort(key=_hash)
+        most = min(max(round(wanted * len(members)), int(len(members) >= 5)), len(members) - 1)
         if shared:
-            most = sum(int.from_bytes(_hash(texts)[:8]) < wanted * 2**64 for texts in own)
-        chosen.update(number for texts in own[:most] for number in together[texts])
+            most = sum(int.from_bytes(_hash(texts)[:8]) < wanted * 2**64 for texts in members)
+        chosen.update(number for texts in members[:most] for number in together[texts])
     if not chosen:
         alike = len(together) < NEEDED
         why = (
             "nearly all rows have the same text" if alike else "nearly every row has its own class"
         )
         raise UserError(
-            f"{every.source}: {why}, so none can be set aside for dev; give a dev file, too"
+            f"{rows.source}: {why}, so none can be set aside for dev; give a dev file, too"
         )
-    return [n for n in range(len(every)) if n not in chosen], sorted(chosen)
+    return [n for n in range(len(rows)) if n not in chosen], sorted(chosen)
 
 
 def _hash(texts: tuple[str, ...]) -> bytes:

@@ -1,7 +1,7 @@
-"""Tables: files, hub sets and memory become named columns of cells, each row with its line.
+"""Files, hub sets and memory become named columns of cells, each row with its line.
 
 Nothing is judged here but the form: a row that cannot be taken apart becomes a `Skipped`, and rows
-decides what that means. A file that is no table at all is the user's `Mistake`.
+decides what that means. A file that is no table at all is a `UserError`.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class Table:
 
 
 def open_table(
-    source: str | Hub | tuple[Record, ...], wanted: Wanted, root: Path, said: str
+    source: str | Hub | tuple[Record, ...], wanted: Wanted, root: Path, origin: str
 ) -> Table:
-    """Read what a recipe names as a source; rows in memory have no name but the one `said`."""
+    """Read what a recipe names as a source; rows in memory have no name but `origin`."""
     if isinstance(source, str):
         return _joined(parts(place(source, root), wanted))
     if isinstance(source, Hub):
         return _hub(source, wanted, root)
-    return _memory(source, wanted, said)
+    return _memory(source, wanted, origin)
 
 
 def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
@@ -88,8 +88,8 @@ def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
     return reader(path, wanted)
 
 
-def _joined(found: Iterable[Table]) -> Table:
-    every = list(found)
+def _joined(tables: Iterable[Table]) -> Table:
+    every = list(tables)
     last = every[-1]
     return replace(
         last,
@@ -118,18 +118,18 @@ def _text(path: Path, newline: str) -> Iterator[Iterable[str]]:
 
 def _delimited(path: Path, wanted: Wanted) -> Iterator[Table]:
     with _text(path, newline="") as lines:
-        sheet = csv_reader.Sheet(lines, str(path), wanted.names)
+        file = csv_reader.DelimitedFile(lines, str(path), wanted.names)
         for column in wanted.names:
-            if sheet.names.count(column) > 1 and column != "id":
+            if file.names.count(column) > 1 and column != "id":
                 raise UserError(f"{path} has several columns {column!r}; rename all but one")
-        places = {name: sheet.names.index(name) for name in wanted.names if name in sheet.names}
-        rows = iter(sheet)
+        places = {name: file.names.index(name) for name in wanted.names if name in file.names}
+        rows = iter(file)
         while some := list(islice(rows, PART)):
             good = [row for row in some if not row.why]
             yield Table(
                 str(path),
                 "line",
-                sheet.names,
+                file.names,
                 {name: [row.cells[at] for row in good] for name, at in places.items()},
                 [row.line for row in good],
                 tuple(
@@ -137,7 +137,7 @@ def _delimited(path: Path, wanted: Wanted) -> Iterator[Table]:
                     for row in some
                     if row.why
                 ),
-                sheet.notes,
+                file.notes,
             )
 
 
@@ -178,14 +178,6 @@ def _object(line: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError('the line is no JSON object; write {"column": value, ...}')
     return row
-
-
-def _from_dicts(
-    rows: Sequence[dict[str, Any]], wanted: Wanted
-) -> tuple[tuple[str, ...], dict[str, list[Any]]]:
-    names = tuple(dict.fromkeys(name for row in rows for name in row))
-    present = [name for name in wanted.names if name in names]
-    return names, {name: [row.get(name) for row in rows] for name in present}
 
 
 def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
@@ -247,13 +239,13 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:
             )
     folder = place(source.hub, root)
     path = str(folder) if folder.is_dir() else source.hub
-    said = f"hub set {path}{f' ({source.config})' if source.config else ''}, split {source.split}"
+    origin = f"hub set {path}{f' ({source.config})' if source.config else ''}, split {source.split}"
     try:
         rows = datasets.load_dataset(path, source.config, split=source.split)
     # The library raises what its loaders, the network and the file system happen to raise.
     except Exception as fault:
         raise UserError(
-            f"{said} cannot be loaded: {_first_line(fault)}; check the name, the split and the "
+            f"{origin} cannot be loaded: {_first_line(fault)}; check the name, the split and the "
             "network, or name a local folder"
         ) from None
     theirs = {name: source.columns.get(name, name) for name in wanted.names}
@@ -261,7 +253,8 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:
     for ours in source.columns:
         if ours not in present:
             raise UserError(
-                f"{said}: there is no column {theirs[ours]!r}, only {', '.join(rows.column_names)}"
+                f"{origin}: there is no column {theirs[ours]!r}, only "
+                + ", ".join(rows.column_names)
                 + nearest(theirs[ours], rows.column_names)
             )
     arrow = rows.select_columns(sorted(set(present.values()))).with_format("arrow")[:]
@@ -277,7 +270,7 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:
     back = {name: ours for ours, name in present.items()}
     names = tuple(back.get(name, name) for name in rows.column_names)
     lines = list(range(1, len(rows) + 1))
-    return Table(said, "row", names, columns, lines, classes=classes)
+    return Table(origin, "row", names, columns, lines, classes=classes)
 
 
 def _class_of(cell: object, classes: Sequence[str]) -> object:
@@ -289,10 +282,10 @@ def _class_of(cell: object, classes: Sequence[str]) -> object:
     return classes[cell] if 0 <= cell < len(classes) else cell
 
 
-def _memory(source: tuple[Record, ...], wanted: Wanted, said: str) -> Table:
+def _memory(source: tuple[Record, ...], wanted: Wanted, origin: str) -> Table:
     """Rows written out: dicts by name, tuples by place: the texts, then the label."""
     if not source:
-        raise UserError(f"{said}: there are no rows; give at least one")
+        raise UserError(f"{origin}: there are no rows; give at least one")
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     broken: list[Skipped] = []
@@ -304,8 +297,9 @@ def _memory(source: tuple[Record, ...], wanted: Wanted, said: str) -> Table:
             rows.append(dict(zip(fields, row, strict=False)))
         else:
             why = f"the row has {len(row)} fields; expected {', '.join(fields)}"
-            broken.append(Skipped(said, number, "", shorten(row), why))
+            broken.append(Skipped(origin, number, "", shorten(row), why))
             continue
         lines.append(number)
-    names, columns = _from_dicts(rows, wanted)
-    return Table(said, "row", names, columns, lines, tuple(broken))
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name) for row in rows] for name in wanted.names if name in names}
+    return Table(origin, "row", names, columns, lines, tuple(broken))

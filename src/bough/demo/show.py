@@ -11,12 +11,12 @@ from rich.markup import escape
 from bough import demo
 from bough.comparison import tables
 from bough.comparison.compare import compare
-from bough.inference.base import Answer, Model, Text
-from bough.inference.torch_model import load
-from bough.reports import page
+from bough.inference.load import load
+from bough.inference.model import Answer, Model, Text
+from bough.reports.page import report
 from bough.survey import survey
-from bough.survey.launcher import Folder
 from bough.survey.survey import Result
+from bough.survey.survey_dir import SurveyDir
 from bough.system import cores
 
 SHOWN = 3  # samples of each task
@@ -34,14 +34,14 @@ def show(out: Path) -> Result:
     result = survey.conduct(demo.survey(), out=out, workers=min(2, cores()))
     if result.done < result.total:
         return result
-    found = compare([result.folder], baseline=result.baseline)
-    tables.show(found)
-    report = page.write([result.folder], result.folder / "report.html", baseline=result.baseline)
-    run = Folder(result.folder).run(f"{SERVED}-s0").folder
+    comparison = compare([result.folder], baseline=result.baseline)
+    tables.show(comparison)
+    page = report(result.folder, result.folder / "report.html", baseline=result.baseline)
+    run = SurveyDir(result.folder).run(f"{SERVED}-s0").folder
     model = load(run)
     _answers(console, model)
     console.print(f"\n{model.plan}\n")
-    console.print(f"[bold]The report: {report}[/]", soft_wrap=True)
+    console.print(f"[bold]The report: {page}[/]", soft_wrap=True)
     console.print(f"[dim]{time.monotonic() - began:.0f} seconds. Next:[/]")
     for line in (
         f"bough serve {run}",
@@ -55,16 +55,16 @@ def show(out: Path) -> Result:
 
 def _answers(console: Console, model: Model) -> None:
     """Fresh sentences; a pair is answered by both tasks on pairs, from one pass of the encoder."""
-    texts = [text for own in demo.SAMPLES.values() for text in own[:SHOWN]]
+    texts = [text for samples in demo.SAMPLES.values() for text in samples[:SHOWN]]
     asked: list[Text] = [text[0] if len(text) == 1 else (text[0], text[1]) for text in texts]
     console.print(
         f"what the model of `{SERVED}` says about new sentences; after so little training not all "
         "of it is right\n"
     )
-    for text, found in zip(texts, model.predict(asked), strict=True):
-        said = "   ".join(f"{task}: [bold]{_shown(answer)}[/]" for task, answer in found.items())
+    for text, answers in zip(texts, model.predict(asked), strict=True):
+        shown = "   ".join(f"{task}: [bold]{_shown(answer)}[/]" for task, answer in answers.items())
         console.print("  " + escape("\n  ".join(text)))
-        console.print(f"    {said}")
+        console.print(f"    {shown}")
 
 
 def _shown(answer: Answer) -> str:

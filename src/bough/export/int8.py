@@ -18,8 +18,9 @@ from onnxruntime.quantization import quantize_dynamic
 
 from bough.data.dataset import Data
 from bough.data.rows import Rows
+from bough.data.tokens import text_of
 from bough.errors import UserError
-from bough.inference.base import Model, text_of
+from bough.inference.model import Model
 from bough.model.losses import answers
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bough
+from bough.data.tokens import Text
 from bough.errors import UserError
 from bough.export.folder import new_folder
-from bough.inference.base import Text
+from bough.inference.folder import save_metadata
+from bough.inference.load import load_torch
 from bough.inference.onnx_model import load as load_onnx
 from bough.inference.onnx_names import PAIRS_FILE, TEXTS_FILE
-from bough.inference.torch_model import MultiTaskModel, load
+from bough.inference.torch_model import MultiTaskModel
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -41,7 +43,7 @@ def write_onnx(
     _check_installed()
     from bough.export.int8 import check, dev_rows
 
-    model = load(source)
+    model = load_torch(source)
     rows = dev_rows(source) if int8 else {}
     with new_folder(folder) as part:
         write_files(model, part, int8)
@@ -50,7 +52,7 @@ def write_onnx(
         if int8:
             scores = check(model, written, rows, tolerance, tell)
             written.facts["scores"] = {"dev": {"tasks": scores}}
-            written.save_words(part)
+            save_metadata(written, part)
     return Path(folder)
 
 
@@ -77,7 +79,7 @@ def write_files(model: MultiTaskModel, folder: Path, int8: bool = False) -> None
         facts["cost"] = {**facts["cost"], "bytes_to_serve": size}
     if int8:
         facts.pop("scores", None)  # those of fp32
-    replace(model, facts=facts).save_words(folder)
+    save_metadata(replace(model, facts=facts), folder)
 
 
 def _check_installed() -> None:

@@ -12,22 +12,22 @@ gives each text's vector, and `PairsModule` has the heads that join them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from bough.inference.onnx_names import SIDES, joined, pairs_form, read_name, texts_form, vector_name
 from bough.model.adapters import AdapterModule
-from bough.model.attention import Bucket, Layout, bucket
+from bough.model.attention import Bucket, Layout, LayoutTensors, position_bucket
 from bough.model.dropout import DropoutGenerator
-from bough.model.forward import READ, Use
 from bough.model.heads import exported
 from bough.model.network import Network
+from bough.model.routing import READ, RowUse
 from bough.model.transformer import Embeddings, Layer
 from bough.plan.plan import Cell
 
-Path = tuple[Use, ...]
+Path = tuple[RowUse, ...]
 Answer = tuple[Tensor, Tensor]  # a head's outputs, and what they were read from
 
 
@@ -38,7 +38,9 @@ class TextsModule(nn.Module):
         super().__init__()
         self.cells = network.cells
         self.plan, self.tasks, self.shape = network.plan, network.tasks, network.shape
-        self.paths: dict[str, Path] = {t: tuple(network.route.plain[t, t]) for t in self.tasks}
+        self.paths: dict[str, Path] = {
+            t: tuple(network.routing.in_evaluation[t, t]) for t in self.tasks
+        }
         self.joined = {t: joined(network, t) for t, task in self.tasks.items() if task.twin}
         self.outputs = list(texts_form(network)[1])
         self.biases = nn.ParameterDict(
@@ -90,9 +92,8 @@ class TextsModule(nn.Module):
             return texts.mean(1) if use.cell.name == "mean" else texts[:, 0]
         module = self.cells[use.cell.key]
         if isinstance(module, Embeddings):
-            out: Tensor = module(
-                ids.flatten(), types.flatten(), torch.arange(length).repeat(n), None
-            )
+            positions = torch.arange(length).repeat(n)
+            out: Tensor = module(ids.flatten(), types.flatten(), positions, None)
             return out
         if not isinstance(module, Layer):
             vectors: Tensor = module(states)
@@ -102,8 +103,9 @@ class TextsModule(nn.Module):
         layout = BucketLayout((length,), (self.biases[key],) if key in self.biases else (), texts=n)
         modules = [self.cells[cell.key] for cell, _ in use.adapters]
         adapters = [adapter for adapter in modules if isinstance(adapter, AdapterModule)]
-        beside = BucketAdapters(row, layout, adapters) if adapters else None
-        rows: Tensor = module(states, layout, None, self._cls_only(path), beside)
+        # The bias by position is the layer's own: adapters attend without it.
+        parallel = BucketAdapters(row, replace(layout, biases=()), adapters) if adapters else None
+        rows: Tensor = module(states, layout, None, self._cls_only(path), parallel)
         return rows
 
     def _cls_only(self, path: Path) -> bool:
@@ -147,12 +149,18 @@ class BucketLayout(Layout):
     texts: int = 1
 
     @property
-    def stretches(self) -> tuple[Bucket, ...]:
+    def buckets(self) -> tuple[Bucket, ...]:
         return (Bucket(self.texts, *self.lengths),)
 
+    def on(self, device: torch.device) -> LayoutTensors:
+        return BucketTensors(self, device)
+
+
+class BucketTensors(LayoutTensors):
     @property
     def starts(self) -> Tensor:
-        return torch.arange(self.texts) * self.lengths[0]
+        ((texts, length, _),) = self.layout.buckets
+        return torch.arange(texts) * length
 
 
 class BucketAdapters:
@@ -163,15 +171,17 @@ class BucketAdapters:
         self.layout = layout
         self.adapters = adapters
 
-    def matrix(self, letter: str, x: Tensor, y: Tensor, firsts: bool) -> Tensor:
-        return _added(y, [adapter.matrix(self.n, letter, x) for adapter in self.adapters])
+    def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:
+        return _added(y, [adapter.matrix(self.n, letters, x) for adapter in self.adapters])
 
-    def beside(self, h: Tensor, dice: DropoutGenerator | None, firsts: bool) -> Tensor | None:
-        added = [a.beside(self.n, h, self.layout, dice, firsts) for a in self.adapters]
+    def parallel(
+        self, h: Tensor, dropout: DropoutGenerator | None, cls_only: bool
+    ) -> Tensor | None:
+        added = [a.parallel(self.n, h, self.layout, dropout, cls_only) for a in self.adapters]
         parts = [part for part in added if part is not None]
         return _added(parts[0], parts[1:]) if parts else None
 
-    def after(self, y: Tensor, firsts: bool) -> Tensor:
+    def after(self, y: Tensor) -> Tensor:
         return _added(y, [adapter.after(self.n, y) for adapter in self.adapters])
 
 
@@ -188,4 +198,4 @@ def _by_distance(table: Tensor, longest: int) -> Tensor:
     runtime's last bit would choose the next one.
     """
     distance = torch.arange(2 * longest)
-    return table.detach()[bucket(torch.cat([distance, -distance]), len(table))]
+    return table.detach()[position_bucket(torch.cat([distance, -distance]), len(table))]

@@ -39,7 +39,7 @@ def carried(network: Network, name: str, trunk: bool) -> tuple[Tensors, dict[str
     ways, adapters = {}, {}
     for task in [name] if trunk else [*network.plan.sources(name), name]:
         steps = []
-        for step in network.plan.way(task):
+        for step in network.plan.path(task):
             kind, _, number = step.cell.place.partition(" ")
             if trunk and kind == "late":
                 continue

@@ -22,12 +22,12 @@ from bough.errors import UserError
 from bough.export.folder import new_folder
 from bough.export.remote_code import CODE, Tensors, carried, code, merged
 from bough.files import write_atomically
-from bough.inference.torch_model import MultiTaskModel, load
+from bough.inference.load import load_torch
+from bough.inference.torch_model import MultiTaskModel
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
-from bough.model.pretrained import expected
 from bough.model.transformer import Pooler
-from bough.model.weight_names import PREFIXES
+from bough.model.weight_names import PREFIXES, expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 
@@ -84,7 +84,7 @@ def write_transformers(
 
     Returns what was written, and how it is loaded.
     """
-    model = load(source)
+    model = load_torch(source)
     if task is not None and task not in model.tasks:
         raise model.unknown(task)
     if trunk and task is None:
@@ -193,7 +193,7 @@ def _common(network: Network) -> str:
 
 
 def _trunk_way(network: Network, task: str) -> list[Step]:
-    return [s for s in network.plan.way(task) if s.cell.place.startswith(("embeddings", "layer "))]
+    return [s for s in network.plan.path(task) if s.cell.place.startswith(("embeddings", "layer "))]
 
 
 def _trunk(network: Network, task: str) -> Tensors:
@@ -218,7 +218,7 @@ def _trunk(network: Network, task: str) -> Tensors:
 def _stock_trunk(network: Network, walker: str) -> tuple[Tensors, dict[str, Any]]:
     family = network.shape.family
     tensors = _trunk(network, walker)
-    pooler = next((s.cell for s in network.plan.way(walker) if s.cell.place == "pooler"), None)
+    pooler = next((s.cell for s in network.plan.path(walker) if s.cell.place == "pooler"), None)
     if pooler is not None and FAMILIES[family].pooler:
         tensors |= _named("pooler.dense", _dense(network.cells[pooler.key]))
     return tensors, network.shape.config() | {"architectures": [TRUNKS[family]]}
@@ -276,7 +276,7 @@ def _check_form(network: Network, name: str) -> None:
 def _chain(network: Network, name: str) -> list[tuple[str, nn.Linear]]:
     """The layers between [CLS] and the output layer."""
     chain = []
-    for step in network.plan.way(name):
+    for step in network.plan.path(name):
         module = network.cells[step.cell.key]
         if isinstance(module, Pooler):
             chain.append(("tanh", module.dense))

@@ -21,8 +21,9 @@ from pydantic.fields import FieldInfo
 from bough.errors import UserError
 from bough.plan.encoder_shape import Shape
 from bough.recipe import yaml
-from bough.recipe.loader import Draft
-from bough.recipe.tasks import Agreeing, Task, misfit
+from bough.recipe.raw_settings import RawSettings
+from bough.recipe.tasks import Task
+from bough.recipe.validation import Consistent, misfit
 
 FILE = "config.json"
 
@@ -34,13 +35,13 @@ def _example(value: object) -> object:
     raise ValueError("expected a text, or a list of two")
 
 
-class Told(BaseModel):
-    """What is told for the card; there may be more than it reads."""
+class Open(BaseModel):
+    """A part of the facts: there may be more in it than the card reads."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
-class Score(Told):
+class Score(Open):
     """One task's on one split."""
 
     metric: Literal["accuracy", "f1", "mcc", "pearson", "spearman"]
@@ -59,13 +60,13 @@ class Score(Told):
         return self
 
 
-class Scores(Told):
+class Scores(Open):
     """All tasks' on one split."""
 
     tasks: dict[str, Score]
 
 
-class Cost(Told):
+class Cost(Open):
     """Of training, and of serving."""
 
     parameters: int
@@ -74,14 +75,14 @@ class Cost(Told):
     peak_memory: int = 0
 
 
-class Split(Told):
+class Split(Open):
     """Rows of one task."""
 
     rows: int
     source: str
 
 
-class Facts(Told):
+class Facts(Open):
     """What the card says of the model beside its tasks."""
 
     encoder: str = ""
@@ -95,7 +96,7 @@ class Facts(Told):
     weights: Literal["fp32", "int8"] = "fp32"
 
 
-class Config(Agreeing):
+class Config(Consistent):
     """All of a model but its weights and its tokenizer."""
 
     model_config = ConfigDict(frozen=True)
@@ -110,8 +111,8 @@ class Config(Agreeing):
         for key, problem in self.shape.problems():
             yield ("shape", key), problem
         if self.longest > self.shape.longest:
-            said = f"{self.longest} tokens are more than the encoder's {self.shape.longest}"
-            yield ("longest",), said
+            problem = f"{self.longest} tokens are more than the encoder's {self.shape.longest}"
+            yield ("longest",), problem
         for name, task in self.tasks.items():
             key = "labels" if task.kind == "classify" else "range"
             if getattr(task, key) is None:
@@ -120,18 +121,20 @@ class Config(Agreeing):
 
 def read(folder: Path) -> Config:
     """The config in a model's folder."""
-    said = f"{folder / FILE}: not a bough model's config"
+    failed = f"{folder / FILE}: not a bough model's config"
     try:
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        if isinstance(found, dict) and "model_type" in found:
+        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if isinstance(content, dict) and "model_type" in content:
             raise UserError(
                 f"{folder}: a checkpoint for transformers, not a bough model; name the run itself"
             )
-        return Config.model_validate(found)
+        return Config.model_validate(content)
     except ValidationError as fault:
-        raise Draft({}, said, {}, None, _keys, "config").mistake(fault.errors()) from None
+        raise RawSettings({}, failed, {}, None, _keys, "config").user_error(
+            fault.errors()
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{said} ({type(error).__name__}: {error})") from None
+        raise UserError(f"{failed} ({type(error).__name__}: {error})") from None
 
 
 def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:

@@ -1,4 +1,4 @@
-"""Questions: the rows of a file that are to be answered, each with the tasks that answer it.
+"""Inputs: the rows of a file that are to be answered, each with the tasks that answer it.
 
 A plain text file has one text per line, a tab between the two texts of a pair. A table (CSV, TSV,
 JSONL, Parquet) has columns, and is answered by every task whose text columns it has. Files are of
@@ -12,15 +12,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from bough.data import rows
 from bough.data.tables import READERS, Wanted, parts
+from bough.data.tokens import Text, text_of
 from bough.errors import UserError
-from bough.inference.base import Model, Text, text_of
+from bough.inference.model import Model
 from bough.paths import place
 from bough.recipe.tasks import Task
 
@@ -64,7 +65,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Questions:
+class Inputs:
     """Rows to be answered, once."""
 
     rows: Iterable[Row | None]  # None: what has come so far is to be answered now
@@ -76,60 +77,45 @@ class Questions:
 # --- lines of text -------------------------------------------------------------------------------
 
 
-def lines_as_written(model: Model, choice: Choice) -> Questions:
+def lines_as_written(model: Model, choice: Choice) -> Inputs:
     """The lines of standard input, of which nothing is known before the first is answered."""
     left_out = LeftOut()
     pipe = _as_written(sys.stdin.buffer)
-    return Questions(_lines(model, pipe, "standard input", choice, left_out), left_out)
+    return Inputs(_lines(model, pipe, "standard input", choice, left_out), left_out)
 
 
 @contextmanager
-def text_file(model: Model, file: str, choice: Choice) -> Iterator[Questions]:
+def text_file(model: Model, file: str, choice: Choice) -> Iterator[Inputs]:
     """Every line is looked at before the first is answered: a bad one is said at once."""
     name = "standard input" if file == "-" else file
     with _opened(file) as text:
         tasks: dict[str, None] = {}
         total = 0
-        for row in _lines(model, _rewound(text), name, choice, LeftOut()):
+        for row in _lines(model, text, name, choice, LeftOut()):
             assert row is not None
             tasks |= dict.fromkeys(row[1])
             total += 1
         if not total:
             raise UserError(f"{name}: no line of it can be read")
+        text.seek(0)
         left_out = LeftOut()
-        again = _lines(model, _rewound(text), name, choice, left_out)
-        yield Questions(again, left_out, tuple(tasks), total)
+        again = _lines(model, text, name, choice, left_out)
+        yield Inputs(again, left_out, tuple(tasks), total)
 
 
 @contextmanager
 def _opened(file: str) -> Iterator[IO[bytes]]:
     """The file's bytes, which can be read more than once; a pipe's are put aside for that."""
-    if file == "-":
-        with _aside(sys.stdin.buffer) as aside:
-            yield aside
-        return
-    try:
-        found = open(file, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
-    with found:
-        if found.seekable():
-            yield found
-            return
-        with _aside(found) as aside:  # a pipe that has a name
-            yield aside
-
-
-@contextmanager
-def _aside(pipe: IO[bytes]) -> Iterator[IO[bytes]]:
-    with tempfile.TemporaryFile() as aside:
-        shutil.copyfileobj(pipe, aside)
-        yield aside
-
-
-def _rewound(text: IO[bytes]) -> Iterator[bytes]:
-    text.seek(0)
-    yield from text
+    with ExitStack() as stack:
+        try:
+            text = sys.stdin.buffer if file == "-" else stack.enter_context(open(file, "rb"))
+        except OSError as error:
+            raise UserError(f"{file}: cannot be read ({error.strerror})") from None
+        if file == "-" or not text.seekable():
+            pipe, text = text, stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(pipe, text)
+            text.seek(0)
+        yield text
 
 
 def _as_written(pipe: Any) -> Iterator[bytes | None]:
@@ -159,10 +145,10 @@ def _lines(
         number += 1
         try:
             yield _line(model, raw, number, choice)
-        except UserError as mistake:
+        except UserError as error:
             if not choice.skip:
-                raise UserError(f"{name}, {mistake}; mend or remove the line") from None
-            left_out.add(str(mistake))
+                raise UserError(f"{name}, {error}; mend or remove the line") from None
+            left_out.add(str(error))
     if not number:
         raise UserError(f"{name}: there is no text in it")
 
@@ -178,18 +164,17 @@ def _line(model: Model, raw: bytes, number: int, choice: Choice) -> Row:
     if len(cells) > 2 or not all(cells):
         what = "is empty" if not line.strip() else "is not one text, or two with a tab between"
         raise UserError(f"line {number} {what}: {line[:60]!r}")
-    text = text_of(cells)
-    try:
-        asked = model.asked(text, choice.tasks or None, number - 1)
-    except UserError as mistake:
-        raise UserError(f"line {number}: {str(mistake).split(': ', 1)[-1]}") from None
-    return line.strip(), dict.fromkeys(asked, text)
+    try:  # whole texts that are not empty: which tasks they fit is all that is left to ask
+        tasks = model.fitting(choice.tasks or None, len(cells) == 2)
+    except UserError as error:
+        raise UserError(f"line {number}: {error}") from None
+    return line.strip(), dict.fromkeys(tasks, text_of(cells))
 
 
 # --- tables --------------------------------------------------------------------------------------
 
 
-def table(model: Model, file: str, choice: Choice) -> Questions:
+def table(model: Model, file: str, choice: Choice) -> Inputs:
     """Every row is looked at before the first is answered, as those of a text file."""
     path = place(file, Path.cwd())
     readers = _readers(model, choice)
@@ -205,7 +190,7 @@ def table(model: Model, file: str, choice: Choice) -> Questions:
         raise UserError(f"{file}: no row of it can be read")
     left_out = LeftOut()
     again = _rows(asked, path, wanted, choice, left_out)
-    return Questions(again, left_out, tuple(asked), total)
+    return Inputs(again, left_out, tuple(asked), total)
 
 
 def _readers(model: Model, choice: Choice) -> dict[str, Task]:
@@ -230,10 +215,10 @@ def _rows(
         out: dict[int, Row] = {}
         faults: dict[int, str] = {}
         for name, task in asked.items():
-            found = rows.check(name, task, part, policy=policy, use="ignored")
-            for row in found.skipped:
+            checked = rows.check(name, task, part, policy=policy, use="ignored")
+            for row in checked.skipped:
                 faults.setdefault(row.line, rows.named(row, part.unit))
-            for line, label, texts in zip(found.lines, found.ids, found.texts, strict=True):
+            for line, label, texts in zip(checked.lines, checked.ids, checked.texts, strict=True):
                 out.setdefault(line, (label, {}))[1][name] = text_of(texts)
         for line in sorted(faults.keys() - out.keys()):
             left_out.add(faults[line])

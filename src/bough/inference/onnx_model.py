@@ -6,7 +6,7 @@ is one run of the graph, in which the tasks' shared prefix is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bough.data.batches import Ints, Sequences
+from bough.data.packing import by_tokens
+from bough.data.tokens import Ints, Sequences
 from bough.errors import UserError
-from bough.inference.base import Form, Model, read_words
+from bough.inference.folder import read_metadata
+from bough.inference.model import Form, Model
 from bough.inference.onnx_names import (
     ASKED,
     IDS,
@@ -83,7 +85,9 @@ class OnnxModel(Model):
     ) -> Read:
         """The texts' graph on all sequences, each for the tasks that ask about it."""
         out: Read = {}
-        for rows, tasks in _buckets(sequences.lengths, asked):
+        kinds = list(zip(sequences.lengths.tolist(), asked, strict=True))
+        for rows in by_tokens(sequences.lengths, TOKENS, kinds):
+            tasks = asked[rows[0]]
             at = sequences.bounds[rows][:, None] + np.arange(sequences.lengths[rows[0]])
             feeds = {
                 IDS: sequences.ids[at].astype(np.int64),
@@ -110,19 +114,6 @@ class OnnxModel(Model):
         return found
 
 
-def _buckets(
-    lengths: Ints, asked: Sequence[tuple[str, ...]]
-) -> Iterator[tuple[Ints, tuple[str, ...]]]:
-    """Sequences of equal length that the same tasks ask about, at most so many tokens at a time."""
-    groups: dict[tuple[int, tuple[str, ...]], list[int]] = {}
-    for number, key in enumerate(zip(lengths.tolist(), asked, strict=True)):
-        groups.setdefault(key, []).append(number)
-    for (length, tasks), rows in groups.items():
-        most = max(1, TOKENS // max(1, length))
-        for start in range(0, len(rows), most):
-            yield np.array(rows[start : start + most]), tasks
-
-
 def load(source: str | Path, threads: int | None = None) -> OnnxModel:
     """A model from a folder that `bough export --onnx` wrote; `threads` of one run."""
     folder = Path(source).expanduser()
@@ -130,7 +121,7 @@ def load(source: str | Path, threads: int | None = None) -> OnnxModel:
         raise UserError(
             f"{folder}: there is no {TEXTS_FILE}; write a folder with: bough export RUN --onnx DIR"
         )
-    network, tokenizer, longest, facts = read_words(folder)
+    network, tokenizer, longest, facts = read_metadata(folder)
     texts = _fitting(folder / TEXTS_FILE, threads, network, texts_form(network))
     twin = any(task.twin for task in network.tasks.values())
     pairs = _fitting(folder / PAIRS_FILE, threads, network, pairs_form(network)) if twin else None

@@ -1,4 +1,4 @@
-"""Answering files: questions in, one row of answers each out, in the same order.
+"""Answering files: rows in, one row of answers each out, in the same order.
 
 Answers are written as they come; a file of them takes its place only when it is complete.
 """
@@ -16,18 +16,18 @@ from typing import Any, TextIO
 
 from bough.errors import UserError
 from bough.files import replacing
-from bough.inference.base import Answer, Model, Text
 from bough.inference.inputs import (
     EVERYTHING,
     TABLES,
     Choice,
-    Questions,
+    Inputs,
     Row,
     lines_as_written,
     table,
     text_file,
 )
-from bough.inference.torch_model import load
+from bough.inference.load import load
+from bough.inference.model import Answer, Model, Text
 from bough.runs.console import progress
 
 
@@ -36,7 +36,7 @@ def answer_file(
 ) -> None:
     """Answer a file's texts and write CSV or JSONL, to a file or to standard output."""
     target = None if out is None else _target(Path(out), file)
-    model = _opened(source)
+    model = load(source)
     choice.check(model)
     if Path(file).suffix.lower() in TABLES:
         _answer(model, table(model, file, choice), target)
@@ -46,18 +46,8 @@ def answer_file(
     if file == "-" and target is None:
         _answer(model, lines_as_written(model, choice), None)
         return
-    with text_file(model, file, choice) as questions:
-        _answer(model, questions, target)
-
-
-def _opened(source: str | Path) -> Model:
-    """The model with the runtime that its folder is for."""
-    folder = Path(source).expanduser()
-    if (folder / "model.onnx").is_file():
-        from bough.inference import onnx_model
-
-        return onnx_model.load(folder)
-    return load(source)
+    with text_file(model, file, choice) as rows:
+        _answer(model, rows, target)
 
 
 def _target(out: Path, file: str) -> Path:
@@ -74,18 +64,18 @@ def _target(out: Path, file: str) -> Path:
     return out
 
 
-def _answer(model: Model, asked: Questions, target: Path | None) -> None:
-    found = progress(answers(model, asked.rows), asked.total, "answering")
+def _answer(model: Model, asked: Inputs, target: Path | None) -> None:
+    answered = progress(answers(model, asked.rows), asked.total, "answering")
     if target is None:
         try:
-            _, cut = _write(found, _JSONL(sys.stdout))
+            _, cut = _write(answered, _JSONL(sys.stdout))
         except BrokenPipeError:  # the reader has seen enough, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return
     else:
         with replacing(target) as file:
             jsonl = target.suffix == ".jsonl"
-            rows, cut = _write(found, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
+            rows, cut = _write(answered, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
         print(f"{rows:,} {'row' if rows == 1 else 'rows'} answered: {target}", file=sys.stderr)
     if cut:
         print(f"cut after {model.longest:,} tokens: {cut:,} of them", file=sys.stderr)
@@ -93,16 +83,14 @@ def _answer(model: Model, asked: Questions, target: Path | None) -> None:
         print(asked.left_out, file=sys.stderr)
 
 
-def _write(
-    found: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV
-) -> tuple[int, int]:
+def _write(rows: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV) -> tuple[int, int]:
     """How many rows there were, and in how many a text was cut."""
-    rows = cut = 0
-    for label, answered in found:
+    count = cut = 0
+    for label, answered in rows:
         writer.write(label, answered)
-        rows += 1
+        count += 1
         cut += any(answer.cut for answer in answered.values())
-    return rows, cut
+    return count, cut
 
 
 def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, dict[str, Answer]]]:
@@ -116,14 +104,14 @@ def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, di
                 continue
             waiting.append(row)
             for text in dict.fromkeys(row[1].values()):
-                yield text, tuple(task for task, own in row[1].items() if own == text)
+                yield text, tuple(task for task, other in row[1].items() if other == text)
 
-    found = model.answer(texts())
-    for first in found:
+    answered = model.answer(texts())
+    for first in answered:
         label, wanted = waiting.popleft()
         merged = dict(first)
         for _ in range(len(set(wanted.values())) - 1):
-            merged |= next(found)
+            merged |= next(answered)
         yield label, {task: merged[task] for task in wanted}
 
 
@@ -136,8 +124,8 @@ class _JSONL:
         self.live = file is sys.stdout  # someone may be waiting for the next line
 
     def write(self, label: str, answered: dict[str, Answer]) -> None:
-        told = {task: answer.plain() for task, answer in answered.items()}
-        self.file.write(json.dumps({"id": label, **told}, ensure_ascii=False) + "\n")
+        row = {"id": label} | {task: answer.plain() for task, answer in answered.items()}
+        self.file.write(json.dumps(row, ensure_ascii=False) + "\n")
         if self.live:
             self.file.flush()
 

@@ -1,19 +1,20 @@
 """What a task adds to a shared layer: PAL, low-rank, LoRA and bottleneck adapters.
 
 Each starts as the identity: its last matrix is zero, so a fresh adapter leaves the pretrained
-trunk's output as it was. `Beside` applies the adapters of one layer to the rows they belong to.
+trunk's output as it was. `SegmentAdapters` applies the adapters of one layer, each to its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bough.model.attention import Layout, attend
+from bough.model.attention import Layout, self_attention
 from bough.model.dropout import DropoutGenerator
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Adapter
@@ -22,12 +23,17 @@ from bough.plan.plan import Adapter
 class AdapterModule(nn.Module):
     """The weights of one adapter cell for all layers of its range; answers for one layer `n`."""
 
-    def matrix(self, n: int, letter: str, x: Tensor) -> Tensor | None:
-        """What is added to `x` times the layer's matrix of this letter."""
+    def forward(self, method: str, *inputs: Any) -> Tensor | None:
+        """One of the methods below, by name: so all of them can be called with other weights."""
+        out: Tensor | None = getattr(self, method)(*inputs)
+        return out
+
+    def matrix(self, n: int, letters: str, x: Tensor) -> Tensor | None:
+        """What is added to `x` times the layer's matrices of these letters, side by side."""
         return None
 
-    def beside(
-        self, n: int, h: Tensor, layout: Layout, dice: DropoutGenerator | None, firsts: bool
+    def parallel(
+        self, n: int, h: Tensor, layout: Layout, dropout: DropoutGenerator | None, cls_only: bool
     ) -> Tensor | None:
         """What is added before the layer's last norm, from the layer's input."""
         return None
@@ -38,21 +44,21 @@ class AdapterModule(nn.Module):
 
 
 class Narrow(nn.Module):
-    """Down to a small space and up again; a bent one has biases, and a GELU between."""
+    """Down to a small space and up again; a nonlinear one has biases, and a GELU between."""
 
-    def __init__(self, width: int, size: int, out: int, bent: bool = False):
+    def __init__(self, width: int, size: int, out: int, nonlinear: bool = False):
         super().__init__()
-        self.bent = bent
-        self.down = nn.Linear(width, size, bias=bent)
-        self.up = nn.Linear(size, out, bias=bent)
+        self.nonlinear = nonlinear
+        self.down = nn.Linear(width, size, bias=nonlinear)
+        self.up = nn.Linear(size, out, bias=nonlinear)
 
-    def restart(self) -> None:
+    def init_weights(self) -> None:
         """After fresh weights were drawn: add nothing."""
         nn.init.zeros_(self.up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         small = self.down(x)
-        out: Tensor = self.up(F.gelu(small) if self.bent else small)
+        out: Tensor = self.up(F.gelu(small) if self.nonlinear else small)
         return out
 
 
@@ -73,25 +79,18 @@ class PAL(AdapterModule):
             {f"{n}": nn.Linear(s, 3 * s, bias=False) for n in _layers(adapter)}
         )
 
-    def restart(self) -> None:
+    def init_weights(self) -> None:
         """After fresh weights were drawn: add nothing."""
         nn.init.zeros_(self.decode.weight)
 
-    def beside(
-        self, n: int, h: Tensor, layout: Layout, dice: DropoutGenerator | None, firsts: bool
+    def parallel(
+        self, n: int, h: Tensor, layout: Layout, dropout: DropoutGenerator | None, cls_only: bool
     ) -> Tensor | None:
         x = self.encode(h)
-        linear = self.qkv[f"{n}"]
-        assert isinstance(linear, nn.Linear)
-        weight = linear.weight
-        if not firsts:
-            mixed = attend(F.linear(x, weight), layout, self.heads, dice)
-        else:
-            s = x.shape[1]
-            query, rest = weight.split((s, 2 * s))
-            starts = layout.starts.to(x.device)
-            mixed = attend(F.linear(x, rest), layout, self.heads, dice, F.linear(x[starts], query))
-        return F.gelu(self.decode(mixed))
+        first = x[layout.on(x.device).starts] if cls_only else None
+        qkv = self.qkv[f"{n}"]
+        assert isinstance(qkv, nn.Linear)
+        return F.gelu(self.decode(self_attention(x, first, qkv, layout, self.heads, dropout)))
 
 
 class LowRank(AdapterModule):
@@ -103,10 +102,10 @@ class LowRank(AdapterModule):
             {f"{n}": Narrow(shape.width, adapter.size, shape.width) for n in _layers(adapter)}
         )
 
-    def beside(
-        self, n: int, h: Tensor, layout: Layout, dice: DropoutGenerator | None, firsts: bool
+    def parallel(
+        self, n: int, h: Tensor, layout: Layout, dropout: DropoutGenerator | None, cls_only: bool
     ) -> Tensor | None:
-        out: Tensor = self.parts[f"{n}"](h[layout.starts.to(h.device)] if firsts else h)
+        out: Tensor = self.parts[f"{n}"](h[layout.on(h.device).starts] if cls_only else h)
         return out
 
 
@@ -129,13 +128,12 @@ class LoRA(AdapterModule):
             }
         )
 
-    def matrix(self, n: int, letter: str, x: Tensor) -> Tensor | None:
-        """`letter` may be several (qkv, kv) whose products lie side by side."""
-        changes = {m: self.parts[f"{n}{m}"](x) for m in letter if m in self.matrices}
+    def matrix(self, n: int, letters: str, x: Tensor) -> Tensor | None:
+        changes = {m: self.parts[f"{n}{m}"](x) for m in letters if m in self.matrices}
         if not changes:
             return None
         none = torch.zeros_like(next(iter(changes.values())))
-        parts = [changes.get(m, none) for m in letter]
+        parts = [changes.get(m, none) for m in letters]
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
 
@@ -180,8 +178,8 @@ class Segment:
     layout: Layout
 
 
-class Beside:
-    """All adapters of layer `n`, each on its own segment of the rows (trunk.Tweaks)."""
+class SegmentAdapters:
+    """All adapters of layer `n`, each on the rows of its segment (a layer's LayerAdapters)."""
 
     def __init__(self, n: int, segments: Sequence[Segment]):
         self.n = n
@@ -189,54 +187,57 @@ class Beside:
         self.tokens = [segment.layout.tokens for segment in segments]
         self.texts = [len(segment.layout.lengths) for segment in segments]
 
-    def _split(self, x: Tensor, firsts: bool) -> tuple[Tensor, ...]:
-        return torch.split(x, self.texts if firsts else self.tokens)
+    def _split(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Each segment's rows: one per token, or one per text."""
+        return torch.split(rows, self.texts if len(rows) == sum(self.texts) else self.tokens)
 
-    def matrix(self, letter: str, x: Tensor, y: Tensor, firsts: bool) -> Tensor:
-        out = []
-        for segment, xs, ys in zip(
-            self.segments, self._split(x, firsts), self._split(y, firsts), strict=True
-        ):
-            added = [a.matrix(self.n, letter, xs) for a in segment.adapters]
-            out.append(_sum(ys, added))
-        return y if all(new is None for new in out) else _join(out, y, self._split(y, firsts))
+    def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:
+        return self._add(y, x, lambda adapter, rows: adapter.matrix(self.n, letters, rows))
 
-    def beside(self, h: Tensor, dice: DropoutGenerator | None, firsts: bool) -> Tensor | None:
-        out = []
-        for segment, hs in zip(self.segments, self._split(h, False), strict=True):
-            added = [a.beside(self.n, hs, segment.layout, dice, firsts) for a in segment.adapters]
-            out.append(_sum(None, added))
-        if all(new is None for new in out):
+    def parallel(
+        self, h: Tensor, dropout: DropoutGenerator | None, cls_only: bool
+    ) -> Tensor | None:
+        sums = []
+        for segment, rows in zip(self.segments, self._split(h), strict=True):
+            added = (
+                adapter.parallel(self.n, rows, segment.layout, dropout, cls_only)
+                for adapter in segment.adapters
+            )
+            sums.append(_sum(None, added))
+        if all(part is None for part in sums):
             return None
-        rows = self.texts if firsts else self.tokens
+        sizes = self.texts if cls_only else self.tokens
         return torch.cat(
             [
-                h.new_zeros(n, h.shape[1]) if new is None else new
-                for n, new in zip(rows, out, strict=True)
+                h.new_zeros(size, h.shape[1]) if part is None else part
+                for size, part in zip(sizes, sums, strict=True)
             ]
         )
 
-    def after(self, y: Tensor, firsts: bool) -> Tensor:
-        parts = self._split(y, firsts)
-        out = []
-        for segment, ys in zip(self.segments, parts, strict=True):
-            out.append(_sum(ys, [a.after(self.n, ys) for a in segment.adapters]))
-        return y if all(new is None for new in out) else _join(out, y, parts)
+    def after(self, y: Tensor) -> Tensor:
+        return self._add(y, y, lambda adapter, rows: adapter.after(self.n, rows))
+
+    def _add(
+        self, y: Tensor, x: Tensor, call: Callable[[AdapterModule, Tensor], Tensor | None]
+    ) -> Tensor:
+        """`y` with what each segment's adapters make of its rows of `x`; itself if nothing."""
+        parts = self._split(y)
+        inputs = parts if x is y else self._split(x)
+        sums = [
+            _sum(part, (call(adapter, rows) for adapter in segment.adapters))
+            for segment, part, rows in zip(self.segments, parts, inputs, strict=True)
+        ]
+        if all(new is None for new in sums):
+            return y
+        changed = [part if new is None else new for new, part in zip(sums, parts, strict=True)]
+        return torch.cat(changed) if len(changed) > 1 else changed[0]
 
 
-def _sum(start: Tensor | None, added: Sequence[Tensor | None]) -> Tensor | None:
+def _sum(start: Tensor | None, added: Iterable[Tensor | None]) -> Tensor | None:
     """The sum of what there is; None when nothing was added."""
-    there = [x for x in added if x is not None]
-    if not there:
-        return None
-    total = there[0] if start is None else start + there[0]
-    for x in there[1:]:
-        total = total + x
+    total = None
+    for x in added:
+        if x is not None:
+            before = start if total is None else total
+            total = x if before is None else before + x
     return total
-
-
-def _join(new: Sequence[Tensor | None], whole: Tensor, parts: Sequence[Tensor]) -> Tensor:
-    """The segments together again, unchanged ones as they were."""
-    if len(new) == 1:
-        return whole if new[0] is None else new[0]
-    return torch.cat([old if n is None else n for n, old in zip(new, parts, strict=True)])

@@ -1,25 +1,26 @@
 """The one place where texts look at their own tokens: attention over packed rows.
 
 A batch has no padding: its rows are the tokens of all texts, texts of equal length side by side.
-Such a *stretch* is attended as one dense batch without a mask. On the CPU that is a loop over the
-stretches with its own backward (no copies to cut the rows apart); on CUDA many short ones would
-each be a kernel launch, so the rows are padded inside attention alone, or go through torch's
-variable-length kernel where it exists.
+Such a *bucket* is attended as one dense batch without a mask. On the CPU that is a loop over the
+buckets with its own backward (no copies to cut the rows apart); on CUDA many short ones would each
+be a kernel launch, so the rows are padded inside attention alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from bough.model.dropout import DropoutGenerator, drop, scale
+
+Adapt = Callable[[str, Tensor, Tensor], Tensor]
 
 
 class Bucket(NamedTuple):
@@ -35,11 +36,11 @@ class Layout:
     """Where the texts lie in the packed rows."""
 
     lengths: tuple[int, ...]
-    biases: tuple[Tensor, ...] = ()  # tables of relative positions [buckets, heads]
-    bias_of: tuple[int, ...] = field(default=())  # per text, which table
+    biases: tuple[Tensor, ...] = ()  # tables of relative positions [distances, heads]
+    bias_of: tuple[int, ...] = ()  # per text, which table
 
     @cached_property
-    def stretches(self) -> tuple[Bucket, ...]:
+    def buckets(self) -> tuple[Bucket, ...]:
         out: list[Bucket] = []
         which = self.bias_of or (0,) * len(self.lengths)
         for length, bias in zip(self.lengths, which, strict=True):
@@ -49,22 +50,90 @@ class Layout:
                 out.append(Bucket(1, length, bias))
         return tuple(out)
 
-    @cached_property
-    def starts(self) -> Tensor:
-        """The row of each text's first token."""
-        lengths = torch.tensor(self.lengths, dtype=torch.long)
-        return lengths.cumsum(0) - lengths
-
     @property
     def tokens(self) -> int:
         return sum(self.lengths)
+
+    def on(self, device: torch.device) -> LayoutTensors:
+        """The same as tensors there, moved once however many layers ask."""
+        if device not in self._tensors:
+            self._tensors[device] = LayoutTensors(self, device)
+        return self._tensors[device]
+
+    @cached_property
+    def _tensors(self) -> dict[torch.device, LayoutTensors]:
+        return {}
+
+
+class LayoutTensors:
+    """A layout as tensors on one device, each made when it is first asked for."""
+
+    def __init__(self, layout: Layout, device: torch.device):
+        self.layout = layout
+        self.device = device
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        return torch.tensor(self.layout.lengths, dtype=torch.long, device=self.device)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """The row of each text's first token."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    @cached_property
+    def inside(self) -> Tensor:
+        """True where a text padded to the longest has a token: [texts, longest]."""
+        positions = torch.arange(max(self.layout.lengths), device=self.device)
+        return positions[None] < self.lengths[:, None]
+
+    @cached_property
+    def padded_rows(self) -> Tensor:
+        """The row of each token among the texts padded to the longest, one after another."""
+        lengths = self.layout.lengths
+        starts = range(0, len(lengths) * max(lengths), max(lengths))
+        return gather_rows(starts, lengths).to(self.device)
+
+    @cached_property
+    def bias_of(self) -> Tensor:
+        which = self.layout.bias_of or (0,) * len(self.layout.lengths)
+        return torch.tensor(which, device=self.device)
+
+
+def unchanged(letters: str, x: Tensor, y: Tensor) -> Tensor:
+    """What a layer without adapters makes of the product of `x` and a matrix: the product."""
+    return y
+
+
+def self_attention(
+    h: Tensor,
+    first: Tensor | None,
+    qkv: nn.Linear,
+    layout: Layout,
+    heads: int,
+    dropout: DropoutGenerator | None,
+    adapt: Adapt = unchanged,
+) -> Tensor:
+    """Queries, keys and values of the rows, and attention: [tokens, d] -> [tokens, d].
+
+    With `first`, the rows of each text's first token, only these ask: [texts, d]. `adapt` may add
+    to a product, given the letters of its matrices and its input.
+    """
+    if first is None:
+        return attend(adapt("qkv", h, qkv(h)), layout, heads, dropout)
+    sizes = h.shape[1], 2 * h.shape[1]
+    weights = qkv.weight.split(sizes)
+    biases = (None, None) if qkv.bias is None else qkv.bias.split(sizes)
+    queries = adapt("q", first, F.linear(first, weights[0], biases[0]))
+    keys_values = adapt("kv", h, F.linear(h, weights[1], biases[1]))
+    return attend(keys_values, layout, heads, dropout, queries)
 
 
 def attend(
     qkv: Tensor,
     layout: Layout,
     heads: int,
-    dice: DropoutGenerator | None,
+    dropout: DropoutGenerator | None,
     queries: Tensor | None = None,
 ) -> Tensor:
     """Each token's mixture of its text: [tokens, 3d] -> [tokens, d].
@@ -73,17 +142,16 @@ def attend(
     only those mixtures are computed: [texts, d].
     """
     if qkv.is_cuda:
-        return attend_padded(qkv, layout, heads, dice, queries)
+        return attend_padded(qkv, layout, heads, dropout, queries)
     tables = tuple(position_bias(table, max(layout.lengths)) for table in layout.biases)
-    queries = None if queries is None else queries.to(qkv.dtype)
     # Forward and backward are in the precision of the rows, whatever autocast would choose.
     with torch.autocast(qkv.device.type, enabled=False):
-        out: Tensor = PackedAttention.apply(qkv, queries, layout, heads, dice, *tables)
+        out: Tensor = PackedAttention.apply(qkv, queries, layout, heads, dropout, *tables)
     return out
 
 
 class PackedAttention(torch.autograd.Function):
-    """Scaled dot-product attention, one run after another, written out forward and backward."""
+    """Scaled dot-product attention, bucket after bucket, written out forward and backward."""
 
     @staticmethod
     def forward(
@@ -92,10 +160,10 @@ class PackedAttention(torch.autograd.Function):
         queries: Tensor | None,
         layout: Layout,
         heads: int,
-        dice: DropoutGenerator | None,
+        dropout: DropoutGenerator | None,
         *tables: Tensor,
     ) -> Tensor:
-        rate = dice.trunk if dice is not None else 0.0
+        rate = dropout.trunk_rate if dropout is not None else 0.0
         out = (
             qkv.new_empty(qkv.shape[0], qkv.shape[1] // 3)
             if queries is None
@@ -103,14 +171,14 @@ class PackedAttention(torch.autograd.Function):
         )
         kept: list[Tensor] = []
         masks: list[Tensor | None] = []
-        for run, (query, key, value), rows in _cut(qkv, queries, layout, heads):
+        for bucket, (query, key, value), rows in _views(qkv, queries, layout, heads):
             scores = torch.matmul(query, key.transpose(-1, -2)).mul_(key.shape[-1] ** -0.5)
             if tables:
-                scores += tables[run.bias][:, : query.shape[-2], : run.length]
+                scores += tables[bucket.bias][:, : query.shape[-2], : bucket.length]
             shares = torch.softmax(scores, -1)
             kept.append(shares)
-            if dice is not None and rate > 0:
-                mask = dice.keep(shares.shape, rate)
+            if dropout is not None and rate > 0:
+                mask = dropout.keep(shares.shape, rate)
                 masks.append(mask)
                 shares = (shares * mask).mul_(scale(rate))
             else:
@@ -130,14 +198,12 @@ class PackedAttention(torch.autograd.Function):
         d_qkv = torch.empty_like(qkv)
         d_queries = None if queries is None else torch.empty_like(queries)
         d_tables = [qkv.new_zeros(shape) for shape in ctx.tables]
-        cuts = _cut(qkv, queries, ctx.layout, ctx.heads)
-        backs = _cut(d_qkv, d_queries, ctx.layout, ctx.heads)
-        for (run, (query, key, value), rows), (
-            _,
-            (d_query, d_key, d_value),
-            _,
-        ), shares, mask in zip(cuts, backs, kept, ctx.masks, strict=True):
-            d_mixed = d_out[rows].view(run.texts, -1, ctx.heads, key.shape[-1]).transpose(1, 2)
+        views = _views(qkv, queries, ctx.layout, ctx.heads)
+        d_views = _views(d_qkv, d_queries, ctx.layout, ctx.heads)
+        for view, d_view, shares, mask in zip(views, d_views, kept, ctx.masks, strict=True):
+            bucket, (query, key, value), rows = view
+            _, (d_query, d_key, d_value), _ = d_view
+            d_mixed = d_out[rows].view(bucket.texts, -1, ctx.heads, key.shape[-1]).transpose(1, 2)
             used = shares if mask is None else (shares * mask).mul_(scale(ctx.rate))
             d_value.copy_(torch.matmul(used.transpose(-1, -2), d_mixed))
             d_shares = torch.matmul(d_mixed, value.transpose(-1, -2))
@@ -145,76 +211,81 @@ class PackedAttention(torch.autograd.Function):
                 d_shares = (d_shares * mask).mul_(scale(ctx.rate))
             d_scores = torch._softmax_backward_data(d_shares, shares, -1, shares.dtype)
             if d_tables:
-                d_tables[run.bias][:, : query.shape[-2], : run.length] += d_scores.sum(0)
+                d_tables[bucket.bias][:, : query.shape[-2], : bucket.length] += d_scores.sum(0)
             d_scores.mul_(key.shape[-1] ** -0.5)
             d_query.copy_(torch.matmul(d_scores, key))
             d_key.copy_(torch.matmul(d_scores.transpose(-1, -2), query))
         return d_qkv, d_queries, None, None, None, *d_tables
 
 
-def _cut(
+def _views(
     qkv: Tensor, queries: Tensor | None, layout: Layout, heads: int
 ) -> list[tuple[Bucket, tuple[Tensor, Tensor, Tensor], slice]]:
-    """Views of each stretch: query, key, value as [texts, heads, length, width]; its out rows."""
+    """Each bucket's query, key and value as [texts, heads, length, width], and its output rows."""
     out = []
     row = text = 0
-    parts = 3 if queries is None else 2
-    for run in layout.stretches:
-        size = run.texts * run.length
-        block = qkv[row : row + size].view(run.texts, run.length, parts, heads, -1)
-        *own, key, value = block.permute(2, 0, 3, 1, 4)
-        if queries is None:
-            query, rows = own[0], slice(row, row + size)
-        else:
-            rows = slice(text, text + run.texts)
-            query = queries[rows].view(run.texts, 1, heads, -1).transpose(1, 2)
-        out.append((run, (query, key, value), rows))
-        row, text = row + size, text + run.texts
+    for bucket in layout.buckets:
+        size = bucket.texts * bucket.length
+        rows = slice(row, row + size) if queries is None else slice(text, text + bucket.texts)
+        asking = None if queries is None else queries[rows]
+        parts = _by_head(qkv[row : row + size], bucket.texts, asking, heads)
+        out.append((bucket, parts, rows))
+        row, text = row + size, text + bucket.texts
     return out
+
+
+def _by_head(
+    qkv: Tensor, texts: int, queries: Tensor | None, heads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Views of texts of one length: query, key and value as [texts, heads, length, width]."""
+    parts = 3 if queries is None else 2
+    blocks = qkv.view(texts, -1, parts, heads, qkv.shape[1] // (parts * heads))
+    *query, key, value = blocks.permute(2, 0, 3, 1, 4)
+    if queries is None:
+        return query[0], key, value
+    return queries.view(texts, 1, heads, -1).transpose(1, 2), key, value
 
 
 def attend_padded(
     qkv: Tensor,
     layout: Layout,
     heads: int,
-    dice: DropoutGenerator | None,
+    dropout: DropoutGenerator | None,
     queries: Tensor | None = None,
 ) -> Tensor:
-    """The same through torch's fused kernel, padded to the longest text inside this function."""
-    lengths = torch.tensor(layout.lengths, device=qkv.device)
-    longest, texts = max(layout.lengths), len(layout.lengths)
-    at = torch.arange(longest, device=qkv.device)
-    inside = at[None] < lengths[:, None]  # [texts, longest]
-    parts = 3 if queries is None else 2
-    width = qkv.shape[1] // parts
-    padded = qkv.new_zeros(texts, longest, parts * width)
-    padded[inside] = qkv
-    *own, key, value = padded.view(texts, longest, parts, heads, -1).permute(2, 0, 3, 1, 4)
-    query = own[0] if queries is None else queries.view(texts, 1, heads, -1).transpose(1, 2)
-    mask = inside[:, None, None, :]
+    """The same in one piece, padded to the longest text inside this function.
+
+    Without dropout through torch's own attention, which may choose a fused kernel; with dropout
+    written out, because that cannot draw from a generator of ours.
+    """
+    tensors = layout.on(qkv.device)
+    texts, longest = tensors.inside.shape
+    padded = qkv.new_zeros(texts * longest, qkv.shape[1])
+    padded = padded.index_copy(0, tensors.padded_rows, qkv)  # by number: a mask would wait for CUDA
+    query, key, value = _by_head(padded, texts, queries, heads)
+    mask = tensors.inside[:, None, None, :]
     if layout.biases:
         tables = torch.stack([position_bias(table, longest) for table in layout.biases])
-        which = torch.tensor(layout.bias_of or (0,) * texts, device=qkv.device)
-        bias = tables[which][:, :, : query.shape[-2]]
+        bias = tables[tensors.bias_of][:, :, : query.shape[-2]]
         mask = bias.masked_fill(~mask, float("-inf"))
-    if dice is None or dice.trunk <= 0:
+    if dropout is None or dropout.trunk_rate <= 0:
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
     else:
         scores = query @ key.transpose(-1, -2) * key.shape[-1] ** -0.5
         scores = scores + mask if layout.biases else scores.masked_fill(~mask, float("-inf"))
-        mixed = drop(torch.softmax(scores, -1), dice.trunk, dice) @ value
-    mixed = mixed.transpose(1, 2).reshape(texts, -1, width)
-    return mixed[inside] if queries is None else mixed[:, 0]
+        mixed = drop(torch.softmax(scores, -1), dropout) @ value
+    mixed = mixed.transpose(1, 2).flatten(2)
+    return mixed.flatten(0, 1)[tensors.padded_rows] if queries is None else mixed[:, 0]
 
 
 def position_bias(table: Tensor, length: int) -> Tensor:
-    """MPNet's bias by distance: [buckets, heads] -> [heads, length, length]."""
+    """MPNet's bias by distance: [distances, heads] -> [heads, length, length]."""
     at = torch.arange(length, device=table.device)
     distance = at[:, None] - at[None, :]
-    return table[bucket(distance, table.shape[0])].permute(2, 0, 1)
+    return table[position_bucket(distance, table.shape[0])].permute(2, 0, 1)
 
 
-def bucket(distance: Tensor, buckets: int, furthest: int = 128) -> Tensor:
+def position_bucket(distance: Tensor, buckets: int, furthest: int = 128) -> Tensor:
     """T5's buckets: half for each direction, exact when near, logarithmic when far."""
     half = buckets // 2
     exact = half // 2

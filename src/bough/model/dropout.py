@@ -18,11 +18,11 @@ from torch import Tensor
 class DropoutGenerator:
     """The chance of one training pass: a generator, and the trunk's dropout rate.
 
-    No dice means no dropout: layers are never asked whether they are in training.
+    None in its place means no dropout: layers are never asked whether they are in training.
     """
 
     generator: torch.Generator
-    trunk: float
+    trunk_rate: float
 
     def keep(self, shape: torch.Size | tuple[int, ...], rate: float) -> Tensor:
         """True where an element stays."""
@@ -44,7 +44,7 @@ def scale(rate: float) -> float:
 
 
 class Masked(torch.autograd.Function):
-    """x * mask * scale, keeping one byte per element for the way back."""
+    """x * mask * scale, keeping one byte per element for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor, factor: float) -> Tensor:
@@ -58,9 +58,12 @@ class Masked(torch.autograd.Function):
         return (grads[0] * mask).mul_(ctx.factor), None, None
 
 
-def drop(x: Tensor, rate: float, dice: DropoutGenerator | None) -> Tensor:
-    """`x` with each element dropped at this rate, or `x` itself without dice."""
-    if dice is None or rate <= 0:
+def drop(x: Tensor, dropout: DropoutGenerator | None, rate: float | None = None) -> Tensor:
+    """`x` with each element dropped at this rate, by default the trunk's; itself without any."""
+    if dropout is None:
         return x
-    out: Tensor = Masked.apply(x, dice.keep(x.shape, rate), scale(rate))
+    rate = dropout.trunk_rate if rate is None else rate
+    if rate <= 0:
+        return x
+    out: Tensor = Masked.apply(x, dropout.keep(x.shape, rate), scale(rate))
     return out

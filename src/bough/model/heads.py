@@ -46,26 +46,29 @@ class Head(nn.Module):
             self.output = nn.Linear(widths[-1], task.outputs)
 
     def forward(
-        self, vectors: Sequence[Tensor], imported: Sequence[Tensor], dice: DropoutGenerator | None
+        self,
+        vectors: Sequence[Tensor],
+        imported: Sequence[Tensor],
+        dropout: DropoutGenerator | None,
     ) -> tuple[Tensor, Tensor]:
         """The outputs, and the hidden vector that they were read from."""
         rate = self.task.dropout
         if self.norm is not None:
             vectors = [self.norm(v) for v in vectors]
         if self.project is not None:
-            vectors = [self.project(drop(v, rate, dice)) for v in vectors]
+            vectors = [self.project(drop(v, dropout, rate)) for v in vectors]
         if self.cosine is not None:
             score = self.cosine(*vectors)
             if self.output is not None:
                 score = score + self.output(torch.cat(list(imported), 1))
             return score, torch.cat(list(vectors), 1)
-        x = drop(features(self.task, vectors), rate, dice)
+        x = drop(features(self.task, vectors), dropout, rate)
         if imported:
             x = torch.cat([x, *([self.fusion(x, imported)] if self.fusion else imported)], 1)
         assert self.hidden is not None
         assert self.output is not None
         for dense in self.hidden:
-            x = drop(dense(x), rate, dice)
+            x = drop(dense(x), dropout, rate)
         return self.output(x), x
 
 
@@ -76,7 +79,7 @@ class Dense(nn.Module):
         super().__init__()
         self.linear = nn.Linear(width, out)
 
-    def restart(self, generator: torch.Generator) -> None:
+    def init_weights(self, generator: torch.Generator) -> None:
         """After fresh weights were drawn: start at the scale that ReLU keeps."""
         nn.init.kaiming_normal_(self.linear.weight, nonlinearity="relu", generator=generator)
 
@@ -99,7 +102,7 @@ class Cosine(nn.Module):
             self.scale = nn.Parameter(torch.empty(1))
             self.bias = nn.Parameter(torch.empty(1))
 
-    def restart(self) -> None:
+    def init_weights(self) -> None:
         """Opposite vectors give the lowest answer and equal ones the highest."""
         if self.form == "cosine":
             scale, bias = (4.0, 0.0) if self.as_logit else (0.5, 0.5)
@@ -164,11 +167,11 @@ def hidden_size(task: Task, width: int, imports: Sequence[int] = ()) -> int:
 
 
 def import_sizes(reader: str, sources: Sequence[str], tasks: Mapping[str, Task], width: int,
-                 own: Mapping[str, Sequence[int]]) -> list[int]:  # fmt: skip
+                 imports: Mapping[str, Sequence[int]]) -> list[int]:  # fmt: skip
     """Widths of what `reader` imports from each source, one entry per reading.
 
     A single-text source is read once on a joint pair and once on each text of a twin pair; a
-    pair source needs a reader of the same form. `own` has the sources' own import sizes.
+    pair source needs a reader of the same form. `imports` has what the sources import themselves.
     """
     task = tasks[reader]
     if sources and task.head.startswith("cosine") and task.fusion == "attention":
@@ -190,7 +193,7 @@ def import_sizes(reader: str, sources: Sequence[str], tasks: Mapping[str, Task],
                 "give both the same `pair`"
             )
         hidden = task.reads_as == "hidden"
-        size = hidden_size(other, width, own[source]) if hidden else other.outputs
+        size = hidden_size(other, width, imports[source]) if hidden else other.outputs
         sizes += [size] * (2 if task.twin and not other.paired else 1)
     return sizes
 

@@ -103,19 +103,16 @@ def _smoothed(task: Task, outputs: Tensor, truth: Tensor) -> Tensor:
     return truth.to(outputs.dtype) * (1 - task.smoothing) + task.smoothing / 2
 
 
-def _distances(task: Task, found: Tensor, truth: Tensor) -> Tensor:
+def _distances(task: Task, predicted: Tensor, truth: Tensor) -> Tensor:
     match task.loss_name:
         case "mse":
-            return F.mse_loss(found, truth, reduction="none")
+            return F.mse_loss(predicted, truth, reduction="none")
         case "mae":
-            return F.l1_loss(found, truth, reduction="none")
-        case "huber":
-            return F.huber_loss(found, truth, reduction="none", delta=_HUBER)
-        case name:
-            raise ValueError(f"{name} is no loss of a {task.kind} task")
+            return F.l1_loss(predicted, truth, reduction="none")
+        case _:
+            return F.huber_loss(predicted, truth, reduction="none", delta=_HUBER)
 
 
 def _range(task: Task) -> tuple[float, float]:
-    if task.range is None:
-        raise ValueError("a regress task needs its range")
+    assert task.range is not None, "known once the rows are loaded"
     return task.range

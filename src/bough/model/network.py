@@ -7,29 +7,31 @@ to lose when a model is saved and loaded.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bough.data.batches import Pack
+from bough.data.packing import Pack
 from bough.model import adapters
 from bough.model.dropout import DropoutGenerator
-from bough.model.forward import PackedForward, Route, call
+from bough.model.forward import PackedForward
+from bough.model.frozen import call_frozen
 from bough.model.heads import Cosine, Dense, Head, exported, import_sizes
 from bough.model.pretrained import Encoder
+from bough.model.routing import Routing, TaskUse
 from bough.model.transformer import Embeddings, Layer, Pooler
 from bough.plan.encoder_shape import Shape
-from bough.plan.plan import Cell, Plan
+from bough.plan.plan import Cell, Plan, Read
 from bough.recipe.tasks import Task
 
 FRESH = 0.02  # standard deviation of new weights, as BERT's
 
 
 class Network(nn.Module):
-    """All tasks' ways through one set of cells."""
+    """All tasks' paths through one set of cells."""
 
     def __init__(self, plan: Plan, tasks: Mapping[str, Task], shape: Shape):
         """Empty cells on no device; `pretrained` or `load_state_dict` fills them."""
@@ -45,7 +47,7 @@ class Network(nn.Module):
             self.imports[name] = import_sizes(name, sources, tasks, shape.width, self.imports)
         with torch.device("meta"):
             self.cells = nn.ModuleDict({c.key: self._cell(c) for c in plan.users()})
-        self.hold(False)
+        self.unfreeze()
 
     def _cell(self, cell: Cell) -> nn.Module:
         kind = cell.place.split()[0]
@@ -75,94 +77,102 @@ class Network(nn.Module):
                 model.cells[cell.key].load_state_dict(copies, assign=True)
             else:
                 fresh(model.cells[cell.key], cell, seed)
-        model.hold(False)
+        model.unfreeze()
         return model
 
     # The pass.
 
     def forward(
-        self, pack: Pack, seats: Mapping[str, Tensor], dice: DropoutGenerator | None = None
+        self,
+        pack: Pack,
+        sequence_index: Mapping[str, Tensor],
+        dropout: DropoutGenerator | None = None,
     ) -> dict[str, Tensor]:
-        """Each task's outputs for its examples: seats [n, 1 or 2] -> [n, outputs].
+        """Each task's outputs for its examples, [n, outputs].
 
-        A sequence may sit in several tasks' seats; what they share is computed once.
+        `sequence_index` has each example's sequences in the pack, task -> [n, 1 or 2]. Several
+        tasks may name the same sequence; what they share is computed once.
         """
         asked: list[list[str]] = [[] for _ in pack.lengths]
-        for task, numbers in seats.items():
-            for number in numbers.flatten().tolist():
+        for task, sequences in sequence_index.items():
+            for number in sequences.flatten().tolist():
                 asked[number].append(task)
-        walk = PackedForward(self.route, self.cells, pack, [tuple(tasks) for tasks in asked], dice)
-        walk.run()
-        return self.read_out(walk, seats, dice)
+        tasks = [tuple(names) for names in asked]
+        trunk = PackedForward(self.routing, self.cells, pack, tasks, dropout)
+        trunk.run()
+        vectors = trunk.vectors()
+        return {
+            task: self._outputs(task, sequences, vectors, dropout)
+            for task, sequences in sequence_index.items()
+        }
 
-    def read_out(
-        self, walk: PackedForward, seats: Mapping[str, Tensor], dice: DropoutGenerator | None
-    ) -> dict[str, Tensor]:
-        """Every task's head on the vectors of its own examples, sources first."""
-        vectors = walk.vectors()
-        return {task: self._head(task, numbers, vectors, dice) for task, numbers in seats.items()}
-
-    def _head(
+    def _outputs(
         self,
-        reader: str,
-        numbers: Tensor,
-        vectors: Mapping[tuple[str, str], tuple[Tensor, Tensor]],
-        dice: DropoutGenerator | None,
+        consumer: str,
+        sequences: Tensor,
+        vectors: Mapping[TaskUse, tuple[Tensor, Tensor]],
+        dropout: DropoutGenerator | None,
     ) -> Tensor:
+        """The outputs of a task's head on its examples, those that it reads computed first."""
         done: dict[tuple[str, int | None], tuple[Tensor, Tensor]] = {}
 
-        def answer(task: str, columns: Sequence[int], lent: bool) -> tuple[Tensor, Tensor]:
-            rows, index = vectors[task, reader]
-            own = [rows[index[numbers[:, column]].to(rows.device)] for column in columns]
+        def call_head(task: str, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+            rows, index = vectors[task, consumer]
+            inputs = [rows[index[sequences[:, column]].to(rows.device)] for column in columns]
             imported = [
-                self._imported(read.source, task, read.through, columns, done)
+                value
                 for read in self.plan.reading(task)
+                for value in self._imported(read, task, columns, done)
             ]
-            flat = [tensor for tensors in imported for tensor in tensors]
             head = self.cells[Cell("head", task).key]
             # Another task's head: its weights stay as they are, and it answers without dropout.
             out: tuple[Tensor, Tensor] = (
-                call(head, "through", own, flat, None) if lent else head(own, flat, dice)
+                head(inputs, imported, dropout)
+                if task == consumer
+                else call_frozen(head, inputs, imported, None)
             )
             return out
 
-        every = range(numbers.shape[1])
-        for source in self.plan.sources(reader):
+        columns = range(sequences.shape[1])
+        for source in self.plan.sources(consumer):
             if self.tasks[source].paired:
-                done[source, None] = answer(source, every, True)
+                done[source, None] = call_head(source, columns)
             else:
-                for column in every:
-                    done[source, column] = answer(source, [column], True)
-        return answer(reader, every, False)[0]
+                for column in columns:
+                    done[source, column] = call_head(source, [column])
+        return call_head(consumer, columns)[0]
 
     def _imported(
         self,
-        source: str,
+        read: Read,
         reader: str,
-        through: bool,
         columns: Sequence[int],
         done: Mapping[tuple[str, int | None], tuple[Tensor, Tensor]],
-    ) -> list[Tensor]:
-        keys: list[int | None] = [None] if self.tasks[source].paired else list(columns)
-        out = []
+    ) -> Iterator[Tensor]:
+        source = self.tasks[read.source]
+        keys: Sequence[int | None] = [None] if source.paired else columns
         for key in keys:
-            outputs, hidden = done[source, key]
-            value = exported(self.tasks[source], self.tasks[reader], outputs, hidden)
-            out.append(value if through else value.detach())
-        return out
+            value = exported(source, self.tasks[reader], *done[read.source, key])
+            yield value if read.through else value.detach()
 
     # Who learns what.
 
-    def hold(self, trunk: bool) -> None:
-        """Hold the whole trunk fixed for a while, or let learn what the plan lets learn."""
-        plan = replace(self.plan, frozen=self.plan.layers) if trunk else self.plan
+    def freeze_trunk(self) -> None:
+        """Hold the whole trunk fixed for a while."""
+        self._let_learn(replace(self.plan, frozen=self.plan.layers))
+
+    def unfreeze(self) -> None:
+        """Let learn what the plan lets learn."""
+        self._let_learn(self.plan)
+
+    def _let_learn(self, plan: Plan) -> None:
         # A pooler that the encoder came without has nothing pretrained to hold on to.
         born = set() if self.shape.pooler else {"pooler"}
         learning = {c for c in plan.users() if plan.learns(c) or c.place in born}
         for cell in plan.users():
             self.cells[cell.key].requires_grad_(cell in learning)
         poolings = {name: task.pooling for name, task in self.tasks.items()}
-        self.route = Route(plan, poolings, learning)
+        self.routing = Routing(plan, poolings, learning)
 
     def owned(self) -> dict[Cell, list[tuple[str, nn.Parameter]]]:
         """The learning parameters of each cell."""
@@ -175,16 +185,15 @@ class Network(nn.Module):
         """This task, and what it reads, as a model of its own."""
         plan = self.plan.only(task)
         model = Network(plan, {name: self.tasks[name] for name in plan.tasks}, self.shape)
+        copies = {Cell("head", name): Cell("head", name) for name in plan.tasks}
         for name in plan.tasks:
-            for mine, theirs in zip(plan.way(name), self.plan.way(name), strict=True):
-                pairs = [(mine.cell, theirs.cell)]
-                pairs += [
-                    (a, b) for (_, a), (_, b) in zip(mine.adapters, theirs.adapters, strict=True)
-                ]
-                pairs.append((Cell("head", name), Cell("head", name)))
-                for ours, source in pairs:
-                    state = {k: v.clone() for k, v in self.cells[source.key].state_dict().items()}
-                    model.cells[ours.key].load_state_dict(state, assign=True)
+            for step, source in zip(plan.path(name), self.plan.path(name), strict=True):
+                copies[step.cell] = source.cell
+                adapters = zip(step.adapters, source.adapters, strict=True)
+                copies |= {copy: cell for (_, copy), (_, cell) in adapters}
+        for copy, cell in copies.items():
+            state = {k: v.clone() for k, v in self.cells[cell.key].state_dict().items()}
+            model.cells[copy.key].load_state_dict(state, assign=True)
         return model
 
 
@@ -205,9 +214,9 @@ def fresh(module: nn.Module, cell: Cell, seed: int) -> None:
             part.reset_parameters()
     for part in module.modules():
         if isinstance(part, Dense):
-            part.restart(generator)
+            part.init_weights(generator)
         elif isinstance(part, Cosine | adapters.Narrow | adapters.PAL):
-            part.restart()
+            part.init_weights()
 
 
 def plan_of(text: str | Mapping[str, Any], tasks: Mapping[str, Task], shape: Shape) -> Plan:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from bough.errors import UserError
+from bough.model.transformer import Embeddings, Layer, Pooler
+from bough.plan.encoder_shape import FAMILIES, Shape
 
 # Our parameter names -> theirs, without the model's prefix. `{n}` is the layer, counted from 0.
 # A tuple is stacked along the first axis: query, key and value become one matrix product.
@@ -50,22 +59,79 @@ EMBEDDINGS: Names = {
     "project": "embeddings_project",
     "relative": "encoder.relative_attention_bias",
 }
+POOLER: Names = {"dense": "pooler.dense"}
 # What checkpoints with a task head on top put before the encoder's names.
-PREFIXES: Mapping[str, str] = {
-    "bert": "bert.",
-    "roberta": "roberta.",
-    "xlm-roberta": "roberta.",
-    "camembert": "roberta.",
-    "electra": "electra.",
-    "distilbert": "distilbert.",
-    "mpnet": "mpnet.",
-}
-LAYERS: Mapping[str, Names] = {
-    "bert": BERT_LAYER,
-    "roberta": BERT_LAYER,
-    "xlm-roberta": BERT_LAYER,
-    "camembert": BERT_LAYER,
-    "electra": BERT_LAYER,
+PREFIXES = {family: f"{family}." for family in FAMILIES} | dict.fromkeys(
+    ("xlm-roberta", "camembert"), "roberta."
+)
+LAYERS = dict.fromkeys(FAMILIES, BERT_LAYER) | {
     "distilbert": DISTILBERT_LAYER,
     "mpnet": MPNET_LAYER,
 }
+
+
+def tensor_sizes(shape: Shape) -> dict[str, torch.Size]:
+    """Our tensors by name, "layer 1.qkv.weight", and their sizes."""
+    with torch.device("meta"):
+        layer = Layer(shape)
+        places: dict[str, nn.Module] = {"embeddings": Embeddings(shape)}
+        places |= {f"layer {n + 1}": layer for n in range(shape.layers)}
+        if shape.pooler:
+            places["pooler"] = Pooler(shape)
+    return {
+        f"{place}.{name}": tensor.shape
+        for place, module in places.items()
+        for name, tensor in module.named_parameters()
+    }
+
+
+def expected(shape: Shape) -> dict[str, tuple[str, ...]]:
+    """Our tensor names -> the checkpoint's, several where they are stacked."""
+    names = {"embeddings": EMBEDDINGS, "layer": LAYERS[shape.family], "pooler": POOLER}
+    out: dict[str, tuple[str, ...]] = {}
+    for ours in tensor_sizes(shape):
+        place, part, kind = ours.split(".")
+        where, _, number = place.partition(" ")
+        theirs = names[where][part]
+        stacked = (theirs,) if isinstance(theirs, str) else theirs
+        out[ours] = tuple(f"{t.format(n=int(number or 1) - 1)}.{kind}" for t in stacked)
+    return out
+
+
+def translate(
+    theirs: dict[str, Tensor], shape: Shape, folder: Path
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The checkpoint's tensors under our names, and those that were not needed."""
+    prefix = PREFIXES[shape.family]
+    # Early BERT checkpoints call a norm's weight gamma and its bias beta.
+    aliases = {
+        re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)).removeprefix(prefix): name
+        for name in theirs
+    }
+    sizes = tensor_sizes(shape)
+    ours: dict[str, Tensor] = {}
+    used: set[str] = set()
+    missing: list[str] = []
+    for name, sources in expected(shape).items():
+        if all(source in aliases for source in sources):
+            parts = [theirs[aliases[source]] for source in sources]
+            rows, *rest = sizes[name]
+            size = [rows // len(parts), *rest]
+            for source, part in zip(sources, parts, strict=True):
+                if list(part.shape) != size:
+                    raise UserError(
+                        f"{folder}: tensor {source!r} has shape {list(part.shape)}, "
+                        f"but by config.json it has {size}"
+                    )
+            ours[name] = (torch.cat(parts) if len(parts) > 1 else parts[0]).float()
+            used |= {aliases[source] for source in sources}
+        elif not name.startswith("pooler."):  # a checkpoint without pooler gets a fresh one
+            missing += [source for source in sources if source not in aliases]
+    if missing:
+        raise UserError(
+            f"{folder}: {len(missing)} of the encoder's tensors are missing, first {missing[0]!r}; "
+            f"expected the weights of a {shape.family} model"
+        )
+    # Old checkpoints also have the numbers 0, 1, 2, ... of the positions.
+    left = {name for name in set(theirs) - used if not name.endswith("position_ids")}
+    return ours, tuple(sorted(left))

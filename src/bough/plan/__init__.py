@@ -1,1 +1,1 @@
-"""What the tasks share: the plan, its language, its cost and its picture. No torch."""
+"""What the tasks share: the plan, its parser, its cost and its diagram. No torch."""

@@ -23,7 +23,7 @@ class Cost:
     trunk_parameters: int  # all but the heads; late layers and adapters included
     learning_parameters: int  # those that training moves
     task_parameters: dict[str, int]  # what one task alone needs, with the tasks that it reads
-    adapter_parameters: dict[str, int]  # of these, in adapters on its own way
+    adapter_parameters: dict[str, int]  # of these, in adapters on its own path
     bytes_to_serve: int  # all weights, as fp32
     length: int  # tokens of the example below
     flops_per_example: dict[str, int]  # one example for one task
@@ -49,8 +49,8 @@ class Cost:
         ]
         width = max(map(len, self.flops_per_example))
         for task, flops in self.flops_per_example.items():
-            own = self.adapter_parameters[task]
-            adapters = f", {own:,} in adapters" if own else ""
+            extra = self.adapter_parameters[task]
+            adapters = f", {extra:,} in adapters" if extra else ""
             parameters = f"{_short(self.task_parameters[task])} parameters alone{adapters}"
             lines.append(f"  {task:{width}}  {parameters}, {_short(flops)}FLOP")
         return "\n".join(lines)
@@ -80,9 +80,9 @@ def cost(
     for task in plan.tasks:
         needed = (task, *plan.sources(task))
         cells = {cell for t in needed for cell in _cells(plan, t)}
-        beside = {cell for step in plan.way(task) for _, cell in step.adapters}
+        adapters = {cell for step in plan.path(task) for _, cell in step.adapters}
         task_parameters[task] = sum(sizes[cell] for cell in cells)
-        adapter_parameters[task] = sum(sizes[cell] for cell in beside)
+        adapter_parameters[task] = sum(sizes[cell] for cell in adapters)
         products = sum(heads[t] for t in needed)
         flops[task] = _work(plan, shape, needed, products, length, means)
     return Cost(
@@ -144,9 +144,9 @@ def _ends(adapter: Adapter, shape: Shape) -> dict[str, int]:
 
 
 def _cells(plan: Plan, task: str) -> set[Cell]:
-    way = plan.way(task)
-    beside = {cell for step in way for _, cell in step.adapters}
-    return {Cell("head", task), *(step.cell for step in way), *beside}
+    path = plan.path(task)
+    adapters = {cell for step in path for _, cell in step.adapters}
+    return {Cell("head", task), *(step.cell for step in path), *adapters}
 
 
 def _work(

@@ -124,6 +124,8 @@ class _Drawing:
     def __init__(self, plan: Plan, rows: Sequence[_Row], title: str | None) -> None:
         self.plan = plan
         self.title = title
+        # Ids are made from the plan, for pages with many pictures.
+        self.id = f"bough-{zlib.crc32(f'{title} {plan}'.encode()):08x}"
         self.columns = _columns(plan, rows)
         names = dict.fromkeys(n for row in rows for n in row.names if n and n != "all")
         names |= dict.fromkeys(plan.tasks)
@@ -193,8 +195,8 @@ class _Drawing:
         def x(task: str, other: str) -> float:
             at = sorted(ends[task])
             n = next(n for n, end in enumerate(at) if end[2] == other)
-            room = min(16.0, (self.wide - 30) / max(1, len(at)))
-            return self.middle(place[task]) + (n - (len(at) - 1) / 2) * room
+            apart = min(16.0, (self.wide - 30) / max(1, len(at)))
+            return self.middle(place[task]) + (n - (len(at) - 1) / 2) * apart
 
         deepest = 0.0
         for source, reader, through in links:
@@ -207,7 +209,7 @@ class _Drawing:
             curve += f"{b:g} {self.y + 6}"
             words = f"{reader} reads {source}"
             self.front.append(
-                f'<path class="feed {kind}" d="{curve}" marker-end="url(#bough-arrow)">'
+                f'<path class="feed {kind}" d="{curve}" marker-end="url(#{self.id}-arrow)">'
                 f"<title>{escape(words)}</title></path>"
             )
         self.y += deepest * 0.8 + PAD * 0.5
@@ -228,21 +230,20 @@ class _Drawing:
         self.y += PAD
 
     def text(self) -> str:
-        """The whole file. Ids are made from the plan, for pages with many pictures."""
+        """The whole file."""
         longest = max(len(self.plan.text) * 7.3, len(self.title or "") * 8.3)
         fixed = 40 if self.plan.frozen is not None else 0
         width = round(max(self.right + fixed, longest + PAD) + PAD)
         height = round(self.y)
-        name = f"bough-{zlib.crc32(f'{self.title} {self.plan}'.encode()):08x}"
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" class="bough-plan" role="img" '
                 f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-                f'aria-labelledby="{name}-title {name}-desc">',
-                f'<title id="{name}-title">{escape(self.title or self.plan.text)}</title>',
-                f'<desc id="{name}-desc">{escape(str(self.plan))}</desc>',
+                f'aria-labelledby="{self.id}-title {self.id}-desc">',
+                f'<title id="{self.id}-title">{escape(self.title or self.plan.text)}</title>',
+                f'<desc id="{self.id}-desc">{escape(str(self.plan))}</desc>',
                 f"<style>{_style()}</style>",
-                '<defs><marker id="bough-arrow" viewBox="0 0 8 8" refX="6" refY="4" '
+                f'<defs><marker id="{self.id}-arrow" viewBox="0 0 8 8" refX="6" refY="4" '
                 'markerWidth="7" markerHeight="7" orient="auto">'
                 '<path class="arrow" d="M0 0.5 L8 4 L0 7.5 Z"/></marker></defs>',
                 *self.back,

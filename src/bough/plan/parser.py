@@ -15,9 +15,10 @@ from typing import Any
 from bough.errors import UserError
 from bough.plan.terms import WORDS, PlanBuilder, PlanError, word
 from bough.plan.types import KINDS, Names, ParsedPlan, named
+from bough.recipe.validation import TASK_NAME
 
 
-def read(
+def parse(
     source: str | Mapping[str, Any],
     tasks: tuple[str, ...],
     layers: int,
@@ -30,34 +31,34 @@ def read(
     if isinstance(source, Mapping) and set(source) == {"text"}:
         source = source["text"]
     if isinstance(source, Mapping):
-        return _take_mapping(source, PlanBuilder(tasks, layers, heads)).said(pooled)
+        return _read_mapping(source, PlanBuilder(tasks, layers, heads)).parsed(pooled)
     if not isinstance(source, str):
         raise UserError(f"a plan is a line of text or a mapping, not {source!r}; say 'full'")
     terms = _cut(source, tasks)
-    sketch = PlanBuilder(tasks, layers, heads)
-    bad, refused = _take_line(terms, sketch)
-    if refused is None:
-        return sketch.said(pooled)
-    why = f"plan {source!r}: {refused.why}"
+    builder = PlanBuilder(tasks, layers, heads)
+    bad, error = _read_line(terms, builder)
+    if error is None:
+        return builder.parsed(pooled)
+    reason = f"plan {source!r}: {error.reason}"
     for _ in range(50):  # a line of many faults needs many rounds; each mends one
-        if refused is None:
+        if error is None:
             mended = ", ".join(terms)
-            raise UserError(f"{why}; the nearest plan that works is {mended!r}")
-        if refused.instead is None:
+            raise UserError(f"{reason}; the nearest plan that works is {mended!r}")
+        if error.suggestion is None:
             break
-        terms[bad : bad + 1] = [refused.instead] if refused.instead else []
+        terms[bad : bad + 1] = [error.suggestion] if error.suggestion else []
         terms = terms or ["full"]
-        bad, refused = _take_line(terms, PlanBuilder(tasks, layers, heads))
-    raise UserError(why)
+        bad, error = _read_line(terms, PlanBuilder(tasks, layers, heads))
+    raise UserError(reason)
 
 
 def _check(tasks: tuple[str, ...], layers: int, heads: int) -> None:
     if not tasks:
         raise UserError("a plan needs at least one task")
     for task, times in Counter(tasks).items():
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", task) or task == "all":
-            why = "use letters, digits, _ and -, and not the word 'all'"
-            raise UserError(f"task name {task!r}: {why}")
+        if not TASK_NAME.fullmatch(task) or task == "all":
+            reason = "use letters, digits, _ and -, and not the word 'all'"
+            raise UserError(f"task name {task!r}: {reason}")
         if times > 1:
             raise UserError(f"task {task!r} is named twice; give every task a name of its own")
     if layers < 1 or heads < 1:
@@ -80,20 +81,20 @@ def _cut(text: str, tasks: Sequence[str]) -> list[str]:
     return terms
 
 
-def _take_line(terms: Sequence[str], sketch: PlanBuilder) -> tuple[int, PlanError | None]:
+def _read_line(terms: Sequence[str], builder: PlanBuilder) -> tuple[int, PlanError | None]:
     """Read the terms by kind, so that their order does not matter; where and why it failed."""
     rank = {w: n for n, w in enumerate(WORDS)}
     for at in sorted(range(len(terms)), key=lambda i: rank.get(word(terms[i]), -1)):
         try:
             if terms[at] and terms.index(terms[at]) < at:
                 raise PlanError(f"{terms[at]!r} is said twice", "")
-            sketch.take(terms[at])
-        except PlanError as refused:
-            return at, refused
+            builder.read(terms[at])
+        except PlanError as error:
+            return at, error
     return 0, None
 
 
-def _take_mapping(source: Mapping[str, Any], sketch: PlanBuilder) -> PlanBuilder:
+def _read_mapping(source: Mapping[str, Any], builder: PlanBuilder) -> PlanBuilder:
     """The long form: rows by label, late layers, adapters, feeds, frozen."""
     known = ["rows", "late", "adapters", "feed", "frozen"]
     key = ""
@@ -101,54 +102,55 @@ def _take_mapping(source: Mapping[str, Any], sketch: PlanBuilder) -> PlanBuilder
         for key in source:
             if key not in known:
                 close = difflib.get_close_matches(str(key), known, 1)
-                why = f"unknown key; a plan has text alone, or {', '.join(known)}"
-                raise PlanError(why, close[0] if close else None)
+                reason = f"unknown key; a plan has text alone, or {', '.join(known)}"
+                raise PlanError(reason, close[0] if close else None)
         key = "late"
         late = source.get("late")
         if isinstance(late, str):
-            sketch.take_late(f"late:{late.removeprefix('late:')}")
+            builder.read_late(f"late:{late.removeprefix('late:')}")
         else:
-            for sketch.late, value in enumerate(_listed(late), 1):
-                sketch.rows[f"late {sketch.late}"] = _row(value, sketch)
+            for builder.late, value in enumerate(_listed(late), 1):
+                builder.rows[f"late {builder.late}"] = _row(value, builder)
         key = "rows"
         rows = source.get("rows") or {}
         if not isinstance(rows, Mapping):
             raise PlanError("rows are a mapping, like {layer 1-4: all, layer 5-6: {a: x, b: x}}")
         for label, value in rows.items():
             key = f"rows, {label}"
-            sketch.set_rows(sketch.places(str(label)), _row(value, sketch), str(label))
-        above = sketch.all  # a row that is not given is like the one above
-        for place in ["embeddings", *(f"layer {n}" for n in range(1, sketch.layers + 1))]:
-            above = sketch.rows[place] = sketch.rows[place] if place in sketch.changed else above
+            builder.set_rows(builder.places(str(label)), _row(value, builder), str(label))
+        above = builder.all  # a row that is not given is like the one above
+        for place in ["embeddings", *(f"layer {n}" for n in range(1, builder.layers + 1))]:
+            above = builder.rows[place] = builder.rows[place] if place in builder.changed else above
         key = "adapters"
         for term in _texts(source.get("adapters")):
             if word(term) not in KINDS:
                 raise PlanError(f"{term!r} is no adapter; there are {', '.join(KINDS)}")
-            sketch.adapt(term)
+            builder.read_adapter(term)
         key = "feed"
         for term in _texts(source.get("feed")):
-            sketch.feed(term if word(term) in ("feed", "feed~") and ":" in term else f"feed:{term}")
+            whole = word(term) in ("feed", "feed~") and ":" in term
+            builder.read_feed(term if whole else f"feed:{term}")
         key = "frozen"
         frozen = source.get("frozen")
         if frozen is not None and frozen is not False:
-            sketch.freeze("frozen" if frozen is True else f"frozen@{frozen}")
-    except PlanError as refused:
-        instead = f"; say {refused.instead!r}" if refused.instead else ""
-        raise UserError(f"plan, {key}: {refused.why}{instead}") from None
-    return sketch
+            builder.read_frozen("frozen" if frozen is True else f"frozen@{frozen}")
+    except PlanError as error:
+        better = f"; say {error.suggestion!r}" if error.suggestion else ""
+        raise UserError(f"plan, {key}: {error.reason}{better}") from None
+    return builder
 
 
-def _row(value: object, sketch: PlanBuilder) -> Names:
+def _row(value: object, builder: PlanBuilder) -> Names:
     """A row of the long form: all, own, groups as in the line, or a label per task."""
     if isinstance(value, Mapping):
         for task in value:
-            sketch.known(str(task), str(task))
+            builder.check_task(str(task), str(task))
         labels = {str(task): str(label) for task, label in value.items() if label is not None}
-        return named(sketch.tasks, [(labels.get(t), t in labels or t) for t in sketch.tasks])
+        return named(builder.tasks, [(labels.get(t), t in labels or t) for t in builder.tasks])
     text = re.sub(r"\s", "", str(value))
     if text in ("own", "I"):
-        return sketch.own
-    return sketch.all if text == "S" else sketch.partition(f"/{text}", f"/{text}")
+        return builder.separate
+    return builder.all if text == "S" else builder.partition(f"/{text}", f"/{text}")
 
 
 def _texts(value: object) -> list[str]:

@@ -3,8 +3,8 @@ task. The same name in a row: those tasks share those weights. The same names fr
 they share the activations, too.
 
 A row is a partition of the tasks, so "own layer below, common layer above" can be said. Every
-other room asks a plan three questions only: which steps a task walks (`way`), which weights exist
-and who uses them (`users`), and in which order the heads are read (`order`).
+other module asks a plan three questions only: which steps a task walks (`path`), which weights
+exist and who uses them (`users`), and in which order the heads are read (`order`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import combinations, groupby
 from typing import Any
 
 from bough.errors import UserError, nearest
-from bough.plan.parser import read
+from bough.plan.parser import parse
 from bough.plan.types import Adapter, Names, Read, named, pal_heads, span
 
 __all__ = ["Adapter", "Cell", "Names", "Plan", "Read", "Step"]
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Step:
-    """One cell on a task's way, with the adapters that work beside it (on layers only)."""
+    """One cell on a task's path, with the adapters that work beside it (on layers only)."""
 
     cell: Cell
     adapters: tuple[tuple[Adapter, Cell], ...] = ()
@@ -45,7 +45,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The table. All rows name one group per task, in task order."""
+    """The table. All rows name one group per task, in task order.
+
+    Example:
+        >>> plan = bough.Plan.parse("split@1, late:I", ["sst", "sts"], layers=2)
+        >>> print(plan)
+        split@1, late:I
+                         sst  sts
+        embeddings       all  all
+        layer 1          all  all
+        layer 2          sst  sts
+        pooler           sst  sts
+        late 1           sst  sts
+    """
 
     tasks: tuple[str, ...]
     layers: int
@@ -68,15 +80,20 @@ class Plan:
         heads: int = 12,
         pooled: Collection[str] | None = None,
     ) -> Plan:
-        """The plan that a line or a mapping describes, for a trunk of so many layers and heads.
+        """The plan that a line or a mapping describes.
 
-        `pooled` names the tasks that read the pooler (default: all).
+        Args:
+            text: The plan's one line, such as `split@3, pal:64`, or its table as a mapping.
+            tasks: The tasks' names, in the order of the columns.
+            layers: Of the trunk.
+            heads: Of the trunk's attention.
+            pooled: The tasks that read the pooler (default: all).
         """
         return cls(
             tasks=tuple(tasks),
             layers=layers,
             heads=heads,
-            **vars(read(text, tuple(tasks), layers, heads, pooled)),
+            **vars(parse(text, tuple(tasks), layers, heads, pooled)),
         )
 
     @property
@@ -105,7 +122,7 @@ class Plan:
 
     # The three questions.
 
-    def way(self, task: str) -> tuple[Step, ...]:
+    def path(self, task: str) -> tuple[Step, ...]:
         """Embeddings, layers, pooler if the task reads it, late layers. Not the head."""
         i = self._index(task)
         steps = []
@@ -113,14 +130,14 @@ class Plan:
             name = names[i]
             if name is None:
                 continue
-            beside: list[tuple[Adapter, Cell]] = []
+            adapters: list[tuple[Adapter, Cell]] = []
             if place.startswith("layer "):
                 n = int(place[6:])
                 for adapter in self.adapters:
-                    own = adapter.names[i]
-                    if own is not None and adapter.first <= n <= adapter.last:
-                        beside.append((adapter, Cell(adapter.place, own)))
-            steps.append(Step(Cell(place, name), tuple(beside)))
+                    shared_by = adapter.names[i]
+                    if shared_by is not None and adapter.first <= n <= adapter.last:
+                        adapters.append((adapter, Cell(adapter.place, shared_by)))
+            steps.append(Step(Cell(place, name), tuple(adapters)))
         return tuple(steps)
 
     def users(self) -> dict[Cell, tuple[str, ...]]:
@@ -128,13 +145,13 @@ class Plan:
 
         A head belongs to its own task alone: who reads its output does not move it.
         """
-        found: dict[Cell, list[str]] = {}
+        users: dict[Cell, list[str]] = {}
         places = [*self.rows(), *((a.place, a.names) for a in self.adapters), ("head", self.tasks)]
         for place, names in places:
             for task, name in zip(self.tasks, names, strict=True):
                 if name is not None:
-                    found.setdefault(Cell(place, name), []).append(task)
-        return {cell: tuple(tasks) for cell, tasks in found.items()}
+                    users.setdefault(Cell(place, name), []).append(task)
+        return {cell: tuple(tasks) for cell, tasks in users.items()}
 
     def order(self) -> tuple[str, ...]:
         """The tasks so that every head comes after those it reads; else in task order."""
@@ -153,14 +170,14 @@ class Plan:
         return self.reads[self._index(task)]
 
     def sources(self, task: str) -> tuple[str, ...]:
-        """The other tasks whose way is walked on this task's texts, transitively, as in `order`."""
-        found: set[str] = set()
+        """The other tasks whose path this task's texts walk, transitively, as in `order`."""
+        sources: set[str] = set()
         waiting = [task]
         while waiting:
-            new = {r.source for r in self.reading(waiting.pop())} - found
-            found |= new
+            new = {r.source for r in self.reading(waiting.pop())} - sources
+            sources |= new
             waiting += new
-        return tuple(t for t in self.order() if t in found)
+        return tuple(t for t in self.order() if t in sources)
 
     def learns(self, cell: Cell) -> bool:
         """Whether training moves this cell."""
@@ -175,7 +192,7 @@ class Plan:
     def only(self, task: str) -> Plan:
         """The plan of this task, and of what it reads, alone.
 
-        Step by step `only(t).way(t)` walks the same weights as `way(t)`, under the new names.
+        Step by step `only(t).path(t)` walks the same weights as `path(t)`, under the new names.
         """
         kept = {task, *self.sources(task)}
         index = [i for i, t in enumerate(self.tasks) if t in kept]
@@ -205,13 +222,13 @@ class Plan:
         Each comes with the tasks that walk it together: activations they share are there once.
         """
         asked = {s for t in tasks for s in (t, *self.sources(t))}
-        found: dict[tuple[int, Step], tuple[int, list[str]]] = {}  # (step before, step): its number
+        steps: dict[tuple[int, Step], tuple[int, list[str]]] = {}  # (step before, step): its number
         for task in (t for t in self.tasks if t in asked):
             before = -1
-            for step in self.way(task):
-                before, together = found.setdefault((before, step), (len(found), []))
+            for step in self.path(task):
+                before, together = steps.setdefault((before, step), (len(steps), []))
                 together.append(task)
-        return [(step, tuple(together)) for (_, step), (_, together) in found.items()]
+        return [(step, tuple(together)) for (_, step), (_, together) in steps.items()]
 
     def distinct_steps(self, tasks: Iterable[str]) -> int:
         """How many steps are `walked` when these tasks ask about one text."""
@@ -269,11 +286,11 @@ def _sharing(plan: Plan) -> list[str]:
     bases.append("split@" + ",".join(f"{t}:{n}" for t, n in zip(plan.tasks, leaves, strict=True)))
     lines = []
     for base in bases:
-        said = read(base, plan.tasks, plan.layers, pooled=plan.pooled)
+        parsed = parse(base, plan.tasks, plan.layers, pooled=plan.pooled)
         rows = []
-        if plan.embeddings != said.embeddings:
+        if plan.embeddings != parsed.embeddings:
             rows.append(f"row@embeddings{_groups(plan.embeddings, plan)}")
-        wrong = [ours != theirs for ours, theirs in zip(plan.layer, said.layer, strict=True)]
+        wrong = [ours != theirs for ours, theirs in zip(plan.layer, parsed.layer, strict=True)]
         rows += [f"row@{at}{_groups(names, plan)}" for at, names in _runs(plan.layer, wrong)]
         lines.append((len(rows), [base] * (base != "full") + rows))
     _, best = min(lines, key=lambda line: (line[0], len(", ".join(line[1]))))
@@ -286,10 +303,10 @@ def _sharing(plan: Plan) -> list[str]:
 def _late(plan: Plan) -> list[str]:
     if not plan.late:
         return []
-    own, everyone = named(plan.tasks, plan.tasks), named(plan.tasks, [0] * len(plan.tasks))
-    shared = [names for names in plan.late if names != own or own == everyone]
+    separate, everyone = named(plan.tasks, plan.tasks), named(plan.tasks, [0] * len(plan.tasks))
+    shared = [names for names in plan.late if names != separate or separate == everyone]
     usual = Counter(shared).most_common(1)[0][0] if shared else everyone
-    letters = "".join("I" if names == own != everyone else "S" for names in plan.late)
+    letters = "".join("I" if names == separate != everyone else "S" for names in plan.late)
     wrong = [s == "S" and names != usual for s, names in zip(letters, plan.late, strict=True)]
     rows = [f"row@late{at}{_groups(names, plan)}" for at, names in _runs(plan.late, wrong)]
     return [f"late:{letters}{_groups(usual, plan) if usual != everyone else ''}", *rows]

@@ -1,7 +1,7 @@
 """The terms of a plan, one by one: what `split@4`, `pal:64` or `feed:a>b` do to the rows.
 
 A term that makes no sense is refused with the reason and with the term to say instead, so that a
-line can be mended (`language`).
+line can be mended (`parser`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def word(term: str) -> str:
 
 
 class PlanError(Exception):
-    """A term makes no sense; `instead` does ("": leave the term out, None: no idea)."""
+    """A term makes no sense; `suggestion` does ("": leave the term out, None: no idea)."""
 
-    def __init__(self, why: str, instead: str | None = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.instead = instead
+    def __init__(self, reason: str, suggestion: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.suggestion = suggestion
 
 
 class PlanBuilder:
@@ -56,7 +56,7 @@ class PlanBuilder:
         self.tasks = tasks
         self.layers = layers
         self.heads = heads
-        self.own = named(tasks, tasks)
+        self.separate = named(tasks, tasks)
         self.all = named(tasks, [0] * len(tasks))
         self.rows: dict[str, Names] = {"embeddings": self.all}
         self.rows |= {f"layer {n}": self.all for n in range(1, layers + 1)}
@@ -67,17 +67,17 @@ class PlanBuilder:
         self.reads: dict[tuple[str, str], bool] = {}  # (source, reader): through
         self.frozen: int | None = None
 
-    def take(self, term: str) -> None:
+    def read(self, term: str) -> None:
         """Read one term."""
         if not term:
             raise PlanError("there is an empty term; terms are separated by single commas", "")
         if word(term) not in WORDS:
             close = difflib.get_close_matches(word(term), WORDS, 1)
-            instead = close[0] + term[len(word(term)) :] if close else None
-            raise PlanError(f"unknown term {term!r}; the terms look like {FORMS}", instead)
+            suggestion = close[0] + term[len(word(term)) :] if close else None
+            raise PlanError(f"unknown term {term!r}; the terms look like {FORMS}", suggestion)
         WORDS[word(term)](self, term)
 
-    def said(self, pooled: Collection[str]) -> ParsedPlan:
+    def parsed(self, pooled: Collection[str]) -> ParsedPlan:
         """All that was read, in a fixed order."""
         layer = tuple(self.rows[f"layer {n}"] for n in range(1, self.layers + 1))
         above = zip(self.tasks, self.rows.get("pooler", layer[-1]), strict=True)
@@ -99,35 +99,35 @@ class PlanBuilder:
 
     # One method per kind of term.
 
-    def share(self, term: str) -> None:
+    def read_sharing(self, term: str) -> None:
         if self.sharing:
-            why = f"{self.sharing!r} and {term!r} both say what is shared; keep one"
-            raise PlanError(f"{why}, and change single rows with row@", "")
+            reason = f"{self.sharing!r} and {term!r} both say what is shared; keep one"
+            raise PlanError(f"{reason}, and change single rows with row@", "")
         self.sharing = term
         if word(term) != "split":
             if term != word(term):
                 raise PlanError(f"{word(term)!r} stands alone, and not as {term!r}", word(term))
-            self.rows = dict.fromkeys(self.rows, self.all if term == "full" else self.own)
+            self.rows = dict.fromkeys(self.rows, self.all if term == "full" else self.separate)
         elif match := re.fullmatch(rf"split@{NUMBER}((?:/.*)?)", term):
             depth = self.depth(match[1], "split@#" + match[2])
-            apart = self.partition(match[2], term) if match[2] else self.own
+            apart = self.partition(match[2], term) if match[2] else self.separate
             for n in range(depth + 1, self.layers + 1):
                 self.rows[f"layer {n}"] = apart
         elif re.fullmatch(rf"split@[\w-]+:{NUMBER}(,[\w-]+:{NUMBER})*", term):
-            self.leave(term)
+            self.read_split_per_task(term)
         else:
-            why = f"{term!r} does not say after which layer to split: split@{self.layers // 2}, "
-            why += "split@3/a+b (groups above it) or split@a:2,b:4 (per task)"
-            raise PlanError(why, f"split@{self.layers // 2}")
+            reason = f"{term!r} does not say after which layer to split: split@{self.layers // 2}, "
+            reason += "split@3/a+b (groups above it) or split@a:2,b:4 (per task)"
+            raise PlanError(reason, f"split@{self.layers // 2}")
 
-    def leave(self, term: str) -> None:
+    def read_split_per_task(self, term: str) -> None:
         """Each task leaves the common part after its own layer; the unnamed stay to the top."""
         leaves: dict[str, int] = {}
         parts = term.removeprefix("split@").split(",")
         for i, part in enumerate(parts):
             task, number = part.split(":")
             before, after = parts[:i], parts[i + 1 :]
-            self.known(task, term)
+            self.check_task(task, term)
             if task in leaves:
                 rest = ",".join(before + after)
                 raise PlanError(f"{task!r} leaves twice in {term!r}", f"split@{rest}")
@@ -137,34 +137,34 @@ class PlanBuilder:
             labels = ("" if leaves.get(t, self.layers) >= n else t for t in self.tasks)
             self.rows[f"layer {n}"] = named(self.tasks, labels)
 
-    def take_row(self, term: str) -> None:
+    def read_row(self, term: str) -> None:
         place, slash, groups = term.removeprefix("row").removeprefix("@").partition("/")
-        names = self.partition(slash + groups, term) if slash else self.own
+        names = self.partition(slash + groups, term) if slash else self.separate
         self.set_rows(self.places(place, slash + groups), names, term)
 
-    def take_late(self, term: str) -> None:
+    def read_late(self, term: str) -> None:
         if self.late:
             raise PlanError(f"{term!r} is a second line of late layers; keep one", "")
         pattern, slash, groups = term.removeprefix("late").removeprefix(":").partition("/")
         if not re.fullmatch("[IS]+", pattern):
             letters = re.sub("[^IS]", "", pattern.upper()) or "S"
-            why = f"{term!r} needs a letter for every late layer: S (shared) or I (one per task)"
-            raise PlanError(why, f"late:{letters}{slash}{groups}")
+            reason = f"{term!r} needs a letter for every late layer: S (shared) or I (one per task)"
+            raise PlanError(reason, f"late:{letters}{slash}{groups}")
         shared = self.partition(slash + groups, term) if slash else self.all
         self.late = len(pattern)
         for n, letter in enumerate(pattern, 1):
-            self.rows[f"late {n}"] = shared if letter == "S" else self.own
+            self.rows[f"late {n}"] = shared if letter == "S" else self.separate
 
-    def adapt(self, term: str) -> None:
+    def read_adapter(self, term: str) -> None:
         match = re.fullmatch(
             rf"(\w+):{NUMBER}(?:x{NUMBER})?((?::[a-z]+)?)((?:@{NUMBER}(?:-{NUMBER})?)?)((?:/.*)?)",
             term,
         )
         if not match or (match[3] and match[1] != "pal") or (match[4] and match[1] != "lora"):
-            why = f"{term!r} does not have the form of an adapter, like pal:64, pal:64x8@4-6, "
+            reason = f"{term!r} does not have the form of an adapter, like pal:64, pal:64x8@4-6, "
             number = re.search("[0-9]{1,6}", term)
-            instead = f"{word(term)}:{number[0] if number else 64}"
-            raise PlanError(why + "lora:8:qv or bottleneck:64/a/b+c", instead)
+            suggestion = f"{word(term)}:{number[0] if number else 64}"
+            raise PlanError(reason + "lora:8:qv or bottleneck:64/a/b+c", suggestion)
         kind, size, letters, groups = cast(Kind, match[1]), int(match[2]), match[4][1:], match[8]
         form = f"{kind}:#{match[4]}{match[5]}{groups}"
         if size < 1:
@@ -176,54 +176,61 @@ class PlanBuilder:
         first, last = 1, self.layers
         if match[5]:
             first, last = self.between(match[6], match[7], "@", term, self.layers)
-        names = self.partition(groups, term, alone=False) if groups else self.own
+        names = self.partition(groups, term, alone=False) if groups else self.separate
         matrices = ""
         if kind == "lora":
             matrices = "".join(m for m in MATRICES if m in (letters or "qv"))
             if letters and sorted(letters) != sorted(matrices):
-                why = f"{term!r} names matrices with other letters than q k v o i f, or one twice"
+                reason = (
+                    f"{term!r} names matrices with other letters than {' '.join(MATRICES)}, or "
+                )
+                reason += "one twice"
                 better = f":{matrices}" if matrices else ""
-                raise PlanError(why, f"lora:{size}{better}{match[5]}{groups}")
-        self.place(Adapter(kind, size, first, last, names, heads, matrices), term)
+                raise PlanError(reason, f"lora:{size}{better}{match[5]}{groups}")
+        self.add_adapter(Adapter(kind, size, first, last, names, heads, matrices), term)
 
-    def feed(self, term: str) -> None:
+    def read_feed(self, term: str) -> None:
         through = word(term) == "feed~"
         tasks = term.partition(":")[2].split(">")
         for i, task in enumerate(tasks):
             rest = [t for t in tasks[:i] + tasks[i + 1 :] if t]
-            instead = f"{word(term)}:{'>'.join(rest)}" if len(rest) > 1 else ""
+            suggestion = f"{word(term)}:{'>'.join(rest)}" if len(rest) > 1 else ""
             if not task or len(tasks) < 2:
-                why = f"{term!r} needs a source and a reader, like feed:{'>'.join(self.tasks[:2])}"
-                raise PlanError(why, instead)
-            self.known(task, term)
+                reason = (
+                    f"{term!r} needs a source and a reader, like feed:{'>'.join(self.tasks[:2])}"
+                )
+                raise PlanError(reason, suggestion)
+            self.check_task(task, term)
             if task in tasks[:i]:
-                raise PlanError(f"{task!r} would read itself in {term!r}", instead)
+                raise PlanError(f"{task!r} would read itself in {term!r}", suggestion)
             for source in tasks[:i]:
-                if circle := self.reading(source, task):
-                    raise PlanError(f"the feeds go in a circle, {' > '.join(circle)}", instead)
+                if circle := self.find_circle(source, task):
+                    raise PlanError(f"the feeds go in a circle, {' > '.join(circle)}", suggestion)
                 if self.reads.setdefault((source, task), through) != through:
-                    why = f"{task!r} reads {source!r} both with feed and with feed~; keep one"
-                    raise PlanError(why, instead)
+                    reason = f"{task!r} reads {source!r} both with feed and with feed~; keep one"
+                    raise PlanError(reason, suggestion)
 
-    def freeze(self, term: str) -> None:
+    def read_frozen(self, term: str) -> None:
         if self.frozen is not None:
             raise PlanError(f"{term!r} is a second word on what is frozen; keep one", "")
         match = re.fullmatch(f"frozen(?:@{NUMBER})?", term)
         if not match:
-            why = f"{term!r} is neither frozen (the whole trunk) nor frozen@3 (layers 1 to 3)"
-            raise PlanError(why, "frozen")
+            reason = f"{term!r} is neither frozen (the whole trunk) nor frozen@3 (layers 1 to 3)"
+            raise PlanError(reason, "frozen")
         self.frozen = self.depth(match[1], "frozen@#") if match[1] else self.layers
 
     # Their parts.
 
-    def known(self, task: str, term: str) -> None:
+    def check_task(self, task: str, term: str) -> None:
         """Refuse a task that does not exist."""
         if task not in self.tasks:
             close = difflib.get_close_matches(task, self.tasks, 1)
             whole = rf"(?<![\w-]){re.escape(task)}(?![\w-])"
             better = re.sub(whole, close[0], term) if close else None
-            why = f"{term!r} names the unknown task {task!r}; the tasks are {', '.join(self.tasks)}"
-            raise PlanError(why, better)
+            reason = (
+                f"{term!r} names the unknown task {task!r}; the tasks are {', '.join(self.tasks)}"
+            )
+            raise PlanError(reason, better)
 
     def partition(self, groups: str, term: str, alone: bool = True) -> Names:
         """Names for `/a+b/c`; who is not named stands alone, or has nothing here."""
@@ -238,20 +245,20 @@ class PlanBuilder:
             for m, task in enumerate(members):
                 if not task or task in labels:
                     rest = [*cut[:g], members[:m] + members[m + 1 :], *cut[g + 1 :]]
-                    instead = head + "".join("/" + "+".join(part) for part in rest if part)
+                    suggestion = head + "".join("/" + "+".join(part) for part in rest if part)
                     what = f"{task!r} stands in two groups" if task else "a name is missing"
-                    raise PlanError(f"{what} in {term!r}", instead)
-                self.known(task, term)
+                    raise PlanError(f"{what} in {term!r}", suggestion)
+                self.check_task(task, term)
                 labels[task] = g
         return named(self.tasks, (labels.get(t, t if alone else None) for t in self.tasks))
 
-    def depth(self, said: str, form: str) -> int:
+    def depth(self, text: str, form: str) -> int:
         """A number of layers from the top, 0 to all of them; `form` has # in its place."""
-        number = int(said)
+        number = int(text)
         if 0 <= number <= self.layers:
             return number
         term, best = (
-            form.replace("#", said),
+            form.replace("#", text),
             form.replace("#", f"{self.layers if number > 0 else 0}"),
         )
         if number < 0:
@@ -280,8 +287,8 @@ class PlanBuilder:
         match = re.fullmatch(f"(layer|late|){NUMBER}(?:-{NUMBER})?", place)
         if not match:
             close = difflib.get_close_matches(place, ["embeddings", "pooler"], 1)
-            why = f"there is no row {place!r}: say embeddings, pooler, 3, 5-6 or late1"
-            raise PlanError(why, f"row@{close[0]}{groups}" if close else None)
+            reason = f"there is no row {place!r}: say embeddings, pooler, 3, 5-6 or late1"
+            raise PlanError(reason, f"row@{close[0]}{groups}" if close else None)
         kind, end = (match[1] or "layer"), self.layers
         if kind == "late":
             end = self.late
@@ -299,7 +306,7 @@ class PlanBuilder:
             self.changed.add(place)
             self.rows[place] = names
 
-    def place(self, new: Adapter, term: str) -> None:
+    def add_adapter(self, new: Adapter, term: str) -> None:
         """Add an adapter; terms that differ in their tasks only are one adapter."""
         for i, old in enumerate(self.adapters):
             if old.place != new.place:
@@ -307,53 +314,55 @@ class PlanBuilder:
             pairs = zip(self.tasks, old.names, new.names, strict=True)
             twice = [task for task, a, b in pairs if a and b]
             if twice:
-                why = f"{twice[0]!r} has {new.place!r} already; {term!r} gives it again"
-                raise PlanError(why, "")
+                reason = f"{twice[0]!r} has {new.place!r} already; {term!r} gives it again"
+                raise PlanError(reason, "")
             names = tuple(a or b for a, b in zip(old.names, new.names, strict=True))
             self.adapters[i] = replace(old, names=names)
             return
         self.adapters.append(new)
 
-    def heads_of_pal(self, size: int, said: str | None, term: str, form: str) -> int:
-        """Heads as said, or the most that divide the size."""
-        by = int(said) if said else self.heads
+    def heads_of_pal(self, size: int, given: str | None, term: str, form: str) -> int:
+        """Heads as given, or the most that divide the size."""
+        by = int(given) if given else self.heads
         if by < 1:
             raise PlanError(f"{term!r} needs at least one head", form.replace("#", f"{size}"))
         best = f"{max(1, round(size / by)) * by}"
-        if said and size % by:
-            why = f"the size {size} in {term!r} is not divisible by {by} heads"
-            raise PlanError(why, form.replace("#", f"{best}x{by}"))
-        heads = by if said else pal_heads(size, self.heads)
+        if given and size % by:
+            reason = f"the size {size} in {term!r} is not divisible by {by} heads"
+            raise PlanError(reason, form.replace("#", f"{best}x{by}"))
+        heads = by if given else pal_heads(size, self.heads)
         if not heads:
-            why = f"the size {size} in {term!r} is not divisible by the trunk's {by} heads, nor by "
-            why += f"4 or more below that (few heads can be said: pal:{size}x1)"
-            raise PlanError(why, form.replace("#", best))
+            reason = (
+                f"the size {size} in {term!r} is not divisible by the trunk's {by} heads, nor by "
+            )
+            reason += f"4 or more below that (few heads can be said: pal:{size}x1)"
+            raise PlanError(reason, form.replace("#", best))
         return heads
 
-    def reading(self, start: str, goal: str) -> list[str]:
-        """The way of feeds from `goal` to `start`, and round to `goal`; empty if there is none."""
-        ways = [[start]]
+    def find_circle(self, start: str, goal: str) -> list[str]:
+        """The feeds that lead from `goal` to `start`, and round to `goal`; empty if none do."""
+        paths = [[start]]
         seen = {start}
-        for way in ways:
+        for path in paths:
             for source, reader in self.reads:
-                if reader == way[0] and source not in seen:
+                if reader == path[0] and source not in seen:
                     seen.add(source)
-                    ways.append([source, *way])
-        return next(([*way, goal] for way in ways if way[0] == goal), [])
+                    paths.append([source, *path])
+        return next(([*path, goal] for path in paths if path[0] == goal), [])
 
 
 # The words of the language, in the order in which their terms are read.
 WORDS: dict[str, Callable[[PlanBuilder, str], None]] = {
-    "full": PlanBuilder.share,
-    "separate": PlanBuilder.share,
-    "split": PlanBuilder.share,
-    "late": PlanBuilder.take_late,
-    "row": PlanBuilder.take_row,
-    "pal": PlanBuilder.adapt,
-    "lowrank": PlanBuilder.adapt,
-    "lora": PlanBuilder.adapt,
-    "bottleneck": PlanBuilder.adapt,
-    "feed": PlanBuilder.feed,
-    "feed~": PlanBuilder.feed,
-    "frozen": PlanBuilder.freeze,
+    "full": PlanBuilder.read_sharing,
+    "separate": PlanBuilder.read_sharing,
+    "split": PlanBuilder.read_sharing,
+    "late": PlanBuilder.read_late,
+    "row": PlanBuilder.read_row,
+    "pal": PlanBuilder.read_adapter,
+    "lowrank": PlanBuilder.read_adapter,
+    "lora": PlanBuilder.read_adapter,
+    "bottleneck": PlanBuilder.read_adapter,
+    "feed": PlanBuilder.read_feed,
+    "feed~": PlanBuilder.read_feed,
+    "frozen": PlanBuilder.read_frozen,
 }

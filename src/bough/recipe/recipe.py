@@ -1,4 +1,4 @@
-"""Recipe: a whole experiment as one validated model, from a file, a dict or another recipe.
+"""A recipe: a whole experiment as one validated model, from a file, a dict or another recipe.
 
 Whatever is wrong with it is said in one sentence: the key, the value, what was expected, and the
 line of the file or the `--set` that it came from.
@@ -7,7 +7,6 @@ line of the file or the `--set` that it came from.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -26,13 +25,14 @@ from pydantic.fields import FieldInfo
 from bough.errors import UserError, listed, nearest
 from bough.paths import place
 from bough.recipe import methods, yaml
-from bough.recipe.loader import Draft, mapped
+from bough.recipe.raw_settings import RawSettings, mapped
 from bough.recipe.sources import Hub, Limit
-from bough.recipe.tasks import SPLITS, Agreeing, Task, misfit
+from bough.recipe.tasks import SPLITS, Task
+from bough.recipe.validation import TASK_NAME, Consistent, misfit
 
+MINILM = "minilm"  # the encoder that comes with the demo extra
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
 SELECTORS = ("raw", "normalised", "sum", "last")
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
 # Words that plans, answers and `select` use for something else.
 RESERVED = ("all", "id", *SELECTORS)
 
@@ -163,13 +163,24 @@ class Training(BaseModel):
     )
 
 
-class Recipe(Agreeing):
-    """The whole experiment."""
+class Recipe(Consistent):
+    """The whole experiment: encoder, plan, data, tasks and training, checked.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    Example:
+        >>> recipe = bough.Recipe.read("recipe.yaml", ["training.lr=1e-4", "plan=split@1"])
+        >>> recipe.training.lr
+        0.0001
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        json_schema_extra={"description": "The whole experiment."},
+    )
 
     encoder: str = Field(
-        "minilm", min_length=1, description="The pretrained encoder: a folder, a hub id, or minilm."
+        MINILM, min_length=1, description="The pretrained encoder: a folder, a hub id, or minilm."
     )
     plan: Annotated[str | dict[str, Any], BeforeValidator(_table_or_text)] = Field(
         "full", description="What the tasks share: the plan's one-line text, or its table."
@@ -194,7 +205,7 @@ class Recipe(Agreeing):
     training: Training = Field(default_factory=Training, description="How the weights are learned.")
 
     _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found
-    _said: str = PrivateAttr("the recipe")  # where `data` was set, for the same case
+    _data_origin: str = PrivateAttr("the recipe")  # where `data` was set, for the same case
 
     @classmethod
     def read(
@@ -202,26 +213,34 @@ class Recipe(Agreeing):
         source: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
         overrides: Sequence[str] = (),
     ) -> Recipe:
-        """A recipe from a file, a dict or another recipe, with overrides `a.b=c` applied."""
+        """A recipe, read and checked.
+
+        Args:
+            source: A YAML file, a mapping of the same keys, or another recipe.
+            overrides: Settings `a.b=c`, as those of `bough train --set`.
+
+        Raises:
+            UserError: With the line, the key and the near miss.
+        """
         if isinstance(source, Recipe):
             if not overrides:
                 return source
             data = mapped(source, lambda text, _: text)
-            draft = Draft(data, "the recipe", {}, source._folder, _keys)
+            raw = RawSettings(data, "the recipe", {}, source._folder, _keys)
         else:
-            draft = Draft.read(source, _keys)
+            raw = RawSettings.read(source, _keys)
         for override in overrides:
-            draft.override(override)
+            raw.override(override)
         try:
-            recipe = cls.model_validate(draft.data)
+            recipe = cls.model_validate(raw.data)
         except ValidationError as fault:
-            raise draft.mistake(fault.errors()) from None
-        recipe._folder = draft.folder
-        recipe._said = draft.where(("data",))
-        found = recipe._found()
-        if found is not None:
-            tasks = {name: recipe._placed(task, found) for name, task in recipe.tasks.items()}
-            recipe = recipe.model_copy(update={"data": str(found), "tasks": tasks})
+            raise raw.user_error(fault.errors()) from None
+        recipe._folder = raw.folder
+        recipe._data_origin = raw.where(("data",))
+        folder = recipe._data_folder()
+        if folder is not None:
+            tasks = {name: recipe._placed(task, folder) for name, task in recipe.tasks.items()}
+            recipe = recipe.model_copy(update={"data": str(folder), "tasks": tasks})
             recipe._folder = None
         return recipe
 
@@ -232,18 +251,26 @@ class Recipe(Agreeing):
     @property
     def root(self) -> Path:
         """The data folder, found."""
-        found = self._found()
-        if found is None:
+        folder = self._data_folder()
+        if folder is None:
             looked = " and ".join(str(folder) for folder in self._candidates())
             raise UserError(
-                f"{self._said}: data: no such folder, looked for {looked}; set it to the right one"
+                f"{self._data_origin}: data: no such folder, looked for {looked}; set it to the "
+                "right one"
             )
-        return found
+        return folder
+
+    def anchored(self) -> Recipe:
+        """With an encoder's folder by its full path, so that it is found from anywhere."""
+        folder = Path(self.encoder).expanduser()
+        if self.encoder == MINILM or not folder.is_dir():
+            return self
+        return self.model_copy(update={"encoder": str(folder.resolve())})
 
     def task_weights(self) -> dict[str, float]:
         """Loss weight of each task."""
-        own = self.training.weights
-        return {name: own.get(name, task.weight) for name, task in self.tasks.items()}
+        weights = self.training.weights
+        return {name: weights.get(name, task.weight) for name, task in self.tasks.items()}
 
     def dump(self) -> str:
         """The recipe as YAML, every key present; reading it gives an equal recipe."""
@@ -255,64 +282,66 @@ class Recipe(Agreeing):
             folders.append(place(self.data, self._folder.absolute()))
         return list(dict.fromkeys(folders))
 
-    def _found(self) -> Path | None:
+    def _data_folder(self) -> Path | None:
         """The folder that holds most of the files named; of two such, the first."""
-        folders = [folder for folder in self._candidates() if _is_folder(folder)]
+        # os.path says no to a name that the system does not take, where a Path raises.
+        folders = [folder for folder in self._candidates() if os.path.isdir(folder)]
         sources = (getattr(task, split) for task in self.tasks.values() for split in SPLITS)
         files = [source for source in sources if isinstance(source, str)]
 
         def held(folder: Path) -> int:
-            return sum(_exists(place(file, folder)) for file in files)
+            return sum(os.path.exists(place(file, folder)) for file in files)
 
         return max(folders, key=held).resolve() if folders else None
 
-    def _placed(self, task: Task, found: Path) -> Task:
+    def _placed(self, task: Task, folder: Path) -> Task:
         """With the full path of what is not in that folder and is in another it was looked for."""
         elsewhere: dict[str, str] = {}
         for split in SPLITS:
             file = getattr(task, split)
-            if isinstance(file, str) and not _exists(place(file, found)):
-                other = next(filter(_exists, (place(file, f) for f in self._candidates())), None)
+            if isinstance(file, str) and not os.path.exists(place(file, folder)):
+                places = (place(file, candidate) for candidate in self._candidates())
+                other = next(filter(os.path.exists, places), None)
                 if other is not None:
                     elsewhere[split] = str(other)
         return task.model_copy(update=elsewhere) if elsewhere else task
 
     def _problems(self) -> Iterator[tuple[yaml.Path, str]]:
         for name in self.tasks:
-            if not _NAME.fullmatch(name):
+            if not TASK_NAME.fullmatch(name):
                 yield ("tasks", name), "a task's name has letters, digits, - and _ only"
             if name in RESERVED:
                 yield ("tasks", name), "this name has a meaning of its own; take another"
         for name in self.training.weights:
             if name not in self.tasks:
                 names = listed(list(self.tasks))
-                said = f"there is no such task, only {names}{nearest(name, self.tasks)}"
-                yield ("training", "weights", name), said
+                problem = f"there is no such task, only {names}{nearest(name, self.tasks)}"
+                yield ("training", "weights", name), problem
         if not any(self.task_weights().values()):
             yield ("training", "weights"), "every task has weight 0; give one of them more"
         select = self.training.select
         known = (*SELECTORS, *self.tasks)
         if select not in known:
-            said = f"{select!r} is no score; expected {listed(known)}{nearest(select, known)}"
-            yield ("training", "select"), said
+            problem = f"{select!r} is no score; expected {listed(known)}{nearest(select, known)}"
+            yield ("training", "select"), problem
         for key, check in _METHODS.items():
             try:
                 check(getattr(self.training, key))
-            except UserError as mistake:
-                yield ("training", key), str(mistake)
+            except UserError as error:
+                yield ("training", key), str(error)
         lengths = [k for k in ("steps", "tokens", "minutes") if getattr(self.training, k)]
         if self.training.phases and lengths:
-            said = f"phases have their own lengths; leave `{lengths[0]}` out"
-            yield ("training", lengths[0]), said
+            problem = f"phases have their own lengths; leave `{lengths[0]}` out"
+            yield ("training", lengths[0]), problem
         if len(lengths) > 1:
-            said = f"the run has its length by `{lengths[0]}` already; keep one of the two"
-            yield ("training", lengths[1]), said
+            problem = f"the run has its length by `{lengths[0]}` already; keep one of the two"
+            yield ("training", lengths[1]), problem
 
 
 _METHODS: dict[str, Callable[[str], object]] = {
-    "sampling": methods.read_sampling,
-    "combine": lambda text: methods.read(text, methods.COMBINATIONS),
-    "weighting": lambda text: methods.read(text, methods.WEIGHTINGS),
+    "sampling": methods.parse_sampling,
+    "combine": lambda text: methods.parse(text, methods.COMBINATIONS),
+    "weighting": lambda text: methods.parse(text, methods.WEIGHTINGS),
 }
 
 
@@ -337,17 +366,3 @@ def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:
         case ("training", "phases", _):
             return Phase.model_fields
     return None
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name the system does not take
-        return False
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False

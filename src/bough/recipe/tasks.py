@@ -1,4 +1,4 @@
-"""Task: what is to be learned from which columns, and how it is read out and judged.
+"""A task: what is to be learned from which columns, and how it is read out and judged.
 
 A task has no name of its own: the recipe's `tasks` gives it one. Its classes may be left open; rows
 finds them in the data and returns the task with `labels` filled in.
@@ -8,20 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from bough.errors import UserError, listed, nearest
 from bough.recipe.labels import Classes, ClassWeights
 from bough.recipe.sources import Limit, Source
+from bough.recipe.validation import Consistent
 
 Kind = Literal["classify", "regress"]
 Pair = Literal["joint", "twin"]
@@ -66,7 +60,7 @@ def _features(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-class Task(BaseModel):
+class Task(Consistent):
     """One thing to learn: its columns, its head, its loss and its metric."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -184,18 +178,15 @@ class Task(BaseModel):
     def with_labels(self, labels: Iterable[str]) -> Task:
         """The same task, its classes known."""
         task = self.model_copy(update={"labels": tuple(labels)})
-        for key, problem in task._problems():
+        for key, problem in task._key_problems():
             raise UserError(f"{key}: {problem}")
         return task
 
-    @model_validator(mode="after")
-    def _settings_agree(self) -> Self:
-        for key, problem in self._problems():
-            raise misfit(problem, key)
-        return self
+    def _problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        for key, problem in self._key_problems():
+            yield (key,), problem
 
-    def _problems(self) -> Iterator[tuple[str, str]]:
-        """Settings that do not go together: the key to mend, and a sentence."""
+    def _key_problems(self) -> Iterator[tuple[str, str]]:
         if self.label in self.columns:
             yield "label", f"column {self.label!r} is both text and label; name two columns"
         for key, fitting in (("loss", _LOSSES), ("metric", _METRICS)):
@@ -206,10 +197,8 @@ class Task(BaseModel):
             self._classify_problems() if self.kind == "classify" else self._regress_problems()
         )
         if self.head.startswith("cosine") and not self.twin:
-            said = (
-                f"{self.head!r} compares two vectors; give `text` two columns and set `pair: twin`"
-            )
-            yield "head", f"{said}, or take head linear or mlp"
+            reason = f"{self.head!r} compares two vectors; give `text` two columns and set"
+            yield "head", f"{reason} `pair: twin`, or take head linear or mlp"
         if self.features != FEATURES and not self.twin:
             yield "features", "this is for pairs with `pair: twin`; set that, or leave it out"
         if len(set(self.features)) < len(self.features):
@@ -237,32 +226,14 @@ class Task(BaseModel):
         if len(labels) < 2:
             yield "labels", f"a classify task needs two or more classes, not {len(labels)}"
         if self.loss in ("bce", "mse") and len(labels) != 2:
-            said = f"{self.loss!r} is for two classes and here are {len(labels)}"
-            yield "loss", f"{said}; take ce or ordinal"
+            reason = f"{self.loss!r} is for two classes and here are {len(labels)}"
+            yield "loss", f"{reason}; take ce or ordinal"
         if self.head.startswith("cosine") and self.outputs != 1:
-            said = f"{self.head!r} gives one number, which cannot tell {len(labels)} classes apart"
-            yield "head", f"{said} by loss {self.loss_name!r}; take head linear or mlp"
+            reason = (
+                f"{self.head!r} gives one number, which cannot tell {len(labels)} classes apart"
+            )
+            yield "head", f"{reason} by loss {self.loss_name!r}; take head linear or mlp"
         for name in self.class_weights if isinstance(self.class_weights, dict) else ():
             if name not in labels:
-                said = f"{name!r} is no class of this task ({listed(labels)})"
-                yield "class_weights", said + nearest(name, labels)
-
-
-def misfit(sentence: str, *at: str | int) -> PydanticCustomError:
-    """What a validator raises about settings that do not go together, and the key to mend."""
-    # The sentence is passed as a value, because braces in it would be taken for places to fill.
-    return PydanticCustomError("misfit", "{sentence}", {"sentence": sentence, "at": at})
-
-
-class Agreeing(BaseModel):
-    """Settings whose parts must go together; the first that do not are said."""
-
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
-        for path, sentence in self._problems():
-            raise misfit(sentence, *path)
-        return self
-
-    def _problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """What does not go together: where to mend it, and a sentence."""
-        raise NotImplementedError
+                reason = f"{name!r} is no class of this task ({listed(labels)})"
+                yield "class_weights", reason + nearest(name, labels)

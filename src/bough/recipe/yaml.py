@@ -1,6 +1,7 @@
-"""Notation: YAML as recipes write it, each value knowing its line.
+"""YAML as recipes write it, each value knowing its line.
 
 YAML 1.2 scalars (so `5e-5` is a number and `no` a word), no key twice, no tags, all keys as text.
+No aliases: a few lines of them unfold to more values than any memory holds.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ import yaml
 
 from bough.errors import UserError
 
-Path = tuple[str | int, ...]  # the way to a value: keys of mappings, places in lists
-_MOST = 5_000_000  # values a file may unfold to: aliases of aliases grow without bound
+Path = tuple[str | int, ...]  # to a value: keys of mappings, places in lists
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {
@@ -24,12 +24,25 @@ _SCALARS = {
         r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
         [*"-+.0123456789"],
     ),
-    "merge": (r"<<", ["<"]),
 }
 
 
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers = {}  # noqa: RUF012  (yaml's own way to say it)
+
+    def __init__(self, text: str, where: str) -> None:
+        super().__init__(text)
+        self.where = where
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            alias = self.peek_event()
+            line = alias.start_mark.line + 1
+            raise UserError(
+                f"{self.where} line {line}: aliases such as *{alias.anchor} are not read; write "
+                "the value out"
+            )
+        return super().compose_node(parent, index)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -55,12 +68,13 @@ for _kind, (_pattern, _first) in _SCALARS.items():
 def parse(text: str, where: str) -> tuple[Any, dict[Path, int]]:
     """The value a YAML text stands for, and the line of every key and item in it."""
     try:
-        loader = _Loader(text)
+        loader = _Loader(text, where)
         try:
             node = loader.get_single_node()
         finally:
             loader.dispose()
-        return _Builder(where).whole(node)
+        builder = _Builder(where)
+        return (None if node is None else builder.build(node, ())), builder.lines
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         at = f" line {mark.line + 1}" if mark else ""
@@ -87,28 +101,14 @@ class _Builder:
     def __init__(self, where: str) -> None:
         self.where = where
         self.lines: dict[Path, int] = {}
-        self.size = 0
-        self.open: set[int] = set()  # collections being built, to notice one inside itself
-
-    def whole(self, node: yaml.Node | None) -> tuple[Any, dict[Path, int]]:
-        return (None if node is None else self.build(node, ())), self.lines
 
     def build(self, node: yaml.Node, path: Path) -> Any:
-        self.size += 1
-        if self.size > _MOST:
-            raise self.mistake(node, f"the aliases unfold to more than {_MOST:,} values")
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
-        if id(node) in self.open:
-            raise self.mistake(node, "an alias stands inside what it refers to")
-        self.open.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            made: Any = self.mapping(node, path)
-        else:
-            self.plain_tag(node, "seq")
-            made = [self.item(item, (*path, place)) for place, item in enumerate(node.value)]
-        self.open.discard(id(node))
-        return made
+            return self.mapping(node, path)
+        self.plain_tag(node, "seq")
+        return [self.item(item, (*path, place)) for place, item in enumerate(node.value)]
 
     def item(self, node: yaml.Node, path: Path) -> Any:
         self.lines[path] = node.start_mark.line + 1
@@ -116,35 +116,24 @@ class _Builder:
 
     def mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         self.plain_tag(node, "map")
-        merged: dict[str, Any] = {}
-        own: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key, value in node.value:
-            if key.tag == _TAG + "merge":
-                merged = {**self.merge(value, path), **merged}
-                continue
             if not isinstance(key, yaml.ScalarNode):
-                raise self.mistake(key, "a key is a list or a mapping; expected a word")
-            line = key.start_mark.line + 1
-            if key.value in own:
-                said = f"{dotted((*path, key.value))} is there twice"
-                before = self.lines[(*path, key.value)]
-                raise self.mistake(key, f"{said}, on line {before} too; keep one")
-            self.lines[(*path, key.value)] = line
-            own[key.value] = self.build(value, (*path, key.value))
-        return {**merged, **own}
-
-    def merge(self, node: yaml.Node, path: Path) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        for part in node.value if isinstance(node, yaml.SequenceNode) else [node]:
-            if not isinstance(part, yaml.MappingNode):
-                raise self.mistake(part, "<< takes a mapping or a list of mappings")
-            merged = {**self.build(part, path), **merged}
-        return merged
+                raise self.error(key, "a key is a list or a mapping; expected a word")
+            place = (*path, key.value)
+            if key.value in values:
+                before = self.lines[place]
+                raise self.error(
+                    key, f"{dotted(place)} is there twice, on line {before} too; keep one"
+                )
+            self.lines[place] = key.start_mark.line + 1
+            values[key.value] = self.build(value, place)
+        return values
 
     def scalar(self, node: yaml.ScalarNode) -> Any:
         text: str = node.value
         match node.tag.removeprefix(_TAG):
-            case "str" | "merge":
+            case "str":
                 return text
             case "null":
                 return None
@@ -154,13 +143,13 @@ class _Builder:
                 return int(text, 16) if text.startswith("0x") else int(text)
             case "float":
                 return float(text.replace(".inf", "inf").replace(".nan", "nan"))
-        raise self.mistake(node, f"the tag {node.tag} is not known here; write plain values")
+        raise self.error(node, f"the tag {node.tag} is not known here; write plain values")
 
     def plain_tag(self, node: yaml.Node, kind: str) -> None:
         if node.tag != _TAG + kind:
-            raise self.mistake(node, f"the tag {node.tag} is not known here; write plain values")
+            raise self.error(node, f"the tag {node.tag} is not known here; write plain values")
 
-    def mistake(self, node: yaml.Node, what: str) -> UserError:
+    def error(self, node: yaml.Node, what: str) -> UserError:
         return UserError(f"{self.where} line {node.start_mark.line + 1}: {what}")
 
 

@@ -1,45 +1,73 @@
 """A comparison as one HTML file that opens offline, by day and by night, on a desk and on a phone.
 
-The verdict comes first, then the pictures that it rests on, then how it was obtained. Styles and
-script are in the file; nothing is fetched.
+The verdict comes first, then the pictures that it rests on, then how it was obtained. Each section
+is computed by a module of this folder and laid out by the template of its name. Styles and script
+are in the file; nothing is fetched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bough import __version__
-from bough.comparison.compare import Comparison, compare
+from bough.comparison.compare import AXES, Comparison, compare
 from bough.comparison.tables import markdown
 from bough.comparison.verdict import verdict
 from bough.errors import UserError
 from bough.files import write_atomically
-from bough.reports import hard_examples, panels, plans, plots, provenance, scores
-from bough.reports.html import Markup, Part, element, join
+from bough.formatting import chance, number, share
+from bough.reports import plans, plots, scores
+from bough.reports.answers import MOST, task_answers
+from bough.reports.contradictions import contradictions
+from bough.reports.curves import curves, read_logs
+from bough.reports.gradients import cosine_maps
+from bough.reports.hard_examples import WORST, read_texts
+from bough.reports.provenance import provenance
 
 
-def write(
-    paths: Iterable[str | Path],
-    out: str | Path,
+def report(
+    paths: str | Path | Iterable[str | Path],
+    out: str | Path = "report.html",
     *,
     baseline: str | None = None,
     split: str = "dev",
     tasks: Sequence[str] | None = None,
 ) -> Path:
-    """Compare the runs and write their report, as HTML or, with the ending .md, as Markdown."""
-    target = checked(out)
+    """Compare runs and write what they show as one page that opens offline.
+
+    Args:
+        paths: A run directory, the directory of a survey or a folder of runs, or several of these.
+        out: The file to write: .html, or .md for the tables alone.
+        baseline: The variant that the others are held against, by its label or its plan. Left out,
+            the one that shares least.
+        split: Which rows: `dev` or `test`.
+        tasks: The tasks to compare, where not all runs have the same.
+
+    Returns:
+        The file that was written.
+
+    Raises:
+        UserError: The runs cannot be compared, or there is no such folder to write to.
+
+    Example:
+        >>> bough.report(["runs/first", "runs/second"], "report.html").name
+        'report.html'
+    """
+    target = check_target(out)
     if target.suffix not in (".html", ".htm", ".md"):
         raise UserError(
             f"{target}: a report is written as .html or .md; choose one of these endings"
         )
-    found = compare(paths, baseline=baseline, split=split, tasks=tasks)
-    write_atomically(target, markdown(found) if target.suffix == ".md" else page(found))
+    comparison = compare(paths, baseline=baseline, split=split, tasks=tasks)
+    write_atomically(target, markdown(comparison) if target.suffix == ".md" else page(comparison))
     return target
 
 
-def checked(out: str | Path) -> Path:
+def check_target(out: str | Path) -> Path:
     """The file to write, refused before the work where it could not be written after it."""
     target = Path(out).expanduser()
     if not target.parent.is_dir():
@@ -49,152 +77,74 @@ def checked(out: str | Path) -> Path:
     return target
 
 
-def page(found: Comparison) -> str:
+class Section(NamedTuple):
+    """A part of the page; `name` is its id and its template's."""
+
+    name: str
+    short: str
+    title: str
+    data: object  # what the template lays out; without any the section is left out
+
+
+def page(comparison: Comparison) -> str:
     """The whole file's text."""
-    logs = panels.read_logs(found)
-    known, gone = hard_examples.texts(found)
-    legend = plots.legend([v.label for v in found.variants]) if found.others else None
-    sections: list[tuple[str, str, str, Part]] = []
-
-    def add(key: str, short: str, title: str, *parts: Part) -> None:
-        if any(part is not None and part != "" and part != [] for part in parts):
-            sections.append((key, short, title, parts))
-
-    if found.others:
-        add("cost", "Cost", "Score against cost", legend, scores.against_cost(found))
-        add(
-            "differences",
-            "Differences",
-            f"Differences from {found.baseline.label}",
-            scores.differences(found),
-        )
-        add("depth", "Depth", "Score by depth of the split", scores.depths(found))
-    add("table", "Table", "The table", scores.table(found))
-    add("plans", "Plans", "The plans", plans.plans(found))
-    learned = panels.curves(found, logs)
-    add("learning", "Learning", "How they learned", legend, element("div", learned, class_="two"))
-    add("gradients", "Gradients", "Where gradients agree", _gradients(found, logs))
-    add("answers", "Answers", "What they answer", _answers(found, known, gone))
-    add(
-        "contradictions",
-        "Contradictions",
-        "Where tasks contradict each other",
-        _contradictions(found, known),
+    environment = Environment(
+        loader=PackageLoader("bough.reports", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    add("breakdown", "Breakdown", "What they cost", plans.breakdown(found))
-    add("method", "Method", "How it was obtained", provenance.section(found))
-
-    names = " / ".join(found.metrics)
-    runs = sum(len(v.runs) for v in found.variants)
-    title = f"bough: {names}"
-    body = [
-        element(
-            "header",
-            element("h1", f"What sharing costs and gains: {', '.join(found.metrics)}"),
-            element(
-                "div",
-                f"{_count(len(found.variants), 'variant')}, {_count(runs, 'run')}, scores on "
-                f"{found.split}",
-                class_="pale",
-            ),
-            _verdict(found),
-        ),
-        element("nav", element("div", [_link(key, text) for key, text, _, _ in sections])),
-        element(
-            "main",
-            [
-                element("section", element("h2", text), parts, id=key)
-                for key, _, text, parts in sections
-            ],
-        ),
-        element("footer", f"Made by bough {__version__}. This file needs no network."),
-    ]
-    files = resources.files("bough.reports")
-    style, script = (files.joinpath(f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
-    head = [
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", title),
-        element("style", Markup(style)),
-    ]
-    whole = element(
-        "html", element("head", head), element("body", body, element("script", Markup(script))),
-        lang="en",
-    )  # fmt: skip
-    return f"<!doctype html>\n{whole}\n"
-
-
-def _link(key: str, text: str) -> Markup:
-    return element("a", text, href=f"#{key}")
-
-
-def _count(many: int, what: str) -> str:
-    return f"{many} {what}{'s' * (many != 1)}"
-
-
-# --- its parts -----------------------------------------------------------------------------------
-
-
-def _verdict(found: Comparison) -> Markup:
-    said = verdict(found)
-    items = [element("li", text, class_=_way(found, name)) for name, text in said.tasks.items()]
-    items += [element("li", text) for text in said.costs[:6]]
-    if len(said.costs) > 6:
-        rest = len(said.costs) - 6
-        more = f"{rest} more variant{'s' if rest > 1 else ''}"
-        items.append(element("li", f"Costs of {more}: see the table."))
-    items += [element("li", text, class_="note") for text in said.notes]
-    return element(
-        "div",
-        element("p", said.headline, class_="headline"),
-        element("ul", items),
-        class_="card verdict",
+    environment.filters |= {"number": number, "share": share, "chance": chance}
+    environment.globals |= {"mark": plots.mark, "hues": plots.HUES}
+    conclusion = verdict(comparison)
+    return environment.get_template("page.html").render(
+        comparison=comparison,
+        verdict=conclusion,
+        directions={name: _direction(comparison, name) for name in conclusion.tasks},
+        sections=[section for section in _sections(comparison) if section.data],
+        cost_names=AXES,
+        version=__version__,
     )
 
 
-def _way(found: Comparison, name: str) -> str | None:
+def _sections(comparison: Comparison) -> list[Section]:
+    logs = read_logs(comparison)
+    texts, missing = read_texts(comparison)
+    answers = {
+        "tasks": [task_answers(comparison, name, texts) for name in comparison.metrics],
+        "missing": missing,
+        "best": MOST if len(comparison.variants) > MOST else None,
+        "worst": WORST,
+    }
+    costs = {axis: form for axis, form in scores.FORMS.items()
+             if any(axis in v.cost for v in comparison.variants)}  # fmt: skip
+    against = comparison.baseline.label
+    compared = [
+        Section("cost", "Cost", "Score against cost", scores.against_cost(comparison)),
+        Section("differences", "Differences", f"Differences from {against}",
+                scores.differences(comparison)),
+        Section("depth", "Depth", "Score by depth of the split", scores.by_depth(comparison)),
+    ]  # fmt: skip
+    return [
+        *(compared if comparison.others else ()),
+        Section("table", "Table", "The table", {"costs": costs}),
+        Section("plans", "Plans", "The plans", plans.drawings(comparison)),
+        Section("learning", "Learning", "How they learned", curves(comparison, logs)),
+        Section("gradients", "Gradients", "Where gradients agree",
+                {"variants": cosine_maps(comparison, logs)}),
+        Section("answers", "Answers", "What they answer", answers),
+        Section("contradictions", "Contradictions", "Where tasks contradict each other",
+                contradictions(comparison, texts)),
+        Section("breakdown", "Breakdown", "What they cost",
+                {"weights": plans.weights_by_users(comparison), "costs": plans.COSTS}),
+        Section("method", "Method", "How it was obtained", provenance(comparison)),
+    ]  # fmt: skip
+
+
+def _direction(comparison: Comparison, name: str) -> str | None:
     """Up or down where every difference that shows goes one way."""
-    scores = [own[name].difference for own in found.scores.values() if name in own]
-    ways = {d.value > 0 for d in scores if d is not None and d.real}
-    return {frozenset({True}): "up", frozenset({False}): "down"}.get(frozenset(ways))
-
-
-def _gradients(found: Comparison, logs: panels.Logs) -> Markup:
-    maps = panels.cosines(found, logs)
-    if maps is None:
-        words = "Not logged. Set training.cosines_every to see where tasks pull apart."
-        return element("p", words, class_="pale")
-    words = (
-        "Cosine between two tasks' gradients at each shared place over the course of training: "
-        "blue where they pull together, orange where they pull apart, pale where they ignore each "
-        "other."
-    )
-    return join([element("p", words), maps])
-
-
-def _answers(found: Comparison, known: hard_examples.Texts, gone: Sequence[str]) -> Markup:
-    parts: list[Part] = [element("p", text, class_="pale") for text in gone]
-    hidden = len(found.variants) - panels.MOST
-    if hidden > 0:
-        parts.append(element("p", f"The best {panels.MOST} variants are shown.", class_="pale"))
-    for name in found.metrics:
-        parts.append(element("h3", f"{name} ({found.rows[name]:,} rows)"))
-        parts.append(panels.answers(found, name, hard_examples.worst(found, name, known)))
-    return join(parts)
-
-
-def _contradictions(found: Comparison, known: hard_examples.Texts) -> Markup | None:
-    column = found.overall
-    having = [v for v in found.variants if column in found.scores[v.label]]
-    if not having or sum(task.paired for task in having[0].recipe.tasks.values()) < 2:
-        return None
-    best = max(having, key=lambda v: found.scores[v.label][column].value)
-    truths: dict[str, list[str]] = {}
-    for (label, name), own in found.answers.items():
-        if label == best.label:
-            classes, truth = own[0].labels, own[0].truth
-            truths[name] = [classes[int(t)] if classes else f"{t:g}" for t in truth]
-    pairs, why = hard_examples.contradictions(best, known, truths)
-    if why:
-        return element("p", f"Not shown: {why}.", class_="pale")
-    return panels.contradictions(pairs, f"{best.label} (seed {best.seeds[0]})")
+    scored = [columns[name] for columns in comparison.scores.values() if name in columns]
+    ways = {d.value > 0 for score in scored if (d := score.difference) and d.real}
+    return ("up" if True in ways else "down") if len(ways) == 1 else None

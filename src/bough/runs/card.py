@@ -1,4 +1,4 @@
-"""Card: what a person has to know about a model, written by the run that made it.
+"""The model card: what a person has to know about a model, written by the run that made it.
 
 `README.md` in the model's folder, with the front matter that the Hugging Face hub reads. It says
 only what the model's facts hold: one saved before its run was done has no scores yet. No torch.
@@ -17,81 +17,12 @@ import yaml
 from bough import __version__
 from bough.errors import listed
 from bough.plan.plan import Plan
-from bough.data.rows import Rows
-from bough.recipe.sources import Hub, Source
+from bough.recipe.contamination import contaminated
 from bough.recipe.tasks import SPLITS, Task
+from bough.runs.facts import Facts, texts_of
 
-Facts = Mapping[str, Any]
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-SHORT = 120  # characters of an example, both texts of a pair together
-PER_TASK = 2
-
-
-# --- what the run hands over ---------------------------------------------------------------------
-
-
-def data_of(tasks: Mapping[str, Task], rows: Mapping[str, Mapping[str, Rows]]) -> dict[str, Any]:
-    """Each task's splits: how many rows, and what they are called; no folders of the user."""
-    return {
-        name: {
-            split: {"rows": len(part), "source": _called(getattr(tasks[name], split))}
-            for split, part in own.items()
-        }
-        for name, own in rows.items()
-    }
-
-
-def _called(source: Source | None) -> str:
-    match source:
-        case str():
-            return PurePath(source).name
-        case Hub():
-            return PurePath(source.hub).name if source.hub.startswith("/") else source.hub
-    return "rows in memory"
-
-
-def examples_of(rows: Mapping[str, Rows]) -> list[str | list[str]]:
-    """A few short texts, one or two of each task, with different labels where there are any."""
-    out: list[str | list[str]] = []
-    for own in rows.values():
-        chosen: dict[Any, tuple[str, ...]] = {}
-        for number, texts in enumerate(own.texts):
-            label = None if own.labels is None else own.labels[number]
-            fit = sum(map(len, texts)) <= SHORT and all(len(text.split()) > 2 for text in texts)
-            if fit and label not in chosen and "\n" not in "".join(texts):
-                chosen[label] = texts
-            if len(chosen) == PER_TASK:
-                break
-        out += [texts[0] if len(texts) == 1 else list(texts) for texts in chosen.values()]
-    return [text for number, text in enumerate(out) if text not in out[:number]]
-
-
-def kept(facts: Facts, tasks: Mapping[str, Task], parameters: int) -> dict[str, Any]:
-    """What of a model's facts is true of a part of it with these tasks, of so many parameters."""
-    forms = {len(task.columns) for task in tasks.values()}
-    own: dict[str, Any] = {}
-    if "examples" in facts:
-        own["examples"] = [e for e in facts["examples"] if len(_parts(e)) in forms]
-    if "scores" in facts:
-        own["scores"] = {
-            split: {
-                "tasks": {name: found["tasks"][name] for name in tasks if name in found["tasks"]}
-            }
-            for split, found in facts["scores"].items()
-        }
-    if "data" in facts:
-        own["data"] = {name: facts["data"][name] for name in tasks if name in facts["data"]}
-    if facts.get("cost"):  # the time and the memory were spent on all tasks together
-        own["cost"] = {"parameters": parameters, "bytes_to_serve": 4 * parameters}
-    return {**facts, **own}
-
-
-def _parts(example: str | Sequence[str]) -> list[str]:
-    return [example] if isinstance(example, str) else list(example)
-
-
-# --- the card ------------------------------------------------------------------------------------
 
 
 def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> str:
@@ -125,10 +56,10 @@ def _front(tasks: Mapping[str, Task], facts: Facts) -> str:
         {
             "task": {"type": _hub_kind(tasks[name])},
             "dataset": {"type": name, "name": name, "split": split},
-            "metrics": [{"type": own["metric"], "value": round(own[own["metric"]], 4)}],
+            "metrics": [{"type": score["metric"], "value": round(score[score["metric"]], 4)}],
         }
         for split, scores in facts.get("scores", {}).items()
-        for name, own in scores["tasks"].items()
+        for name, score in scores["tasks"].items()
         if name in tasks
     ]
     if results:
@@ -156,11 +87,11 @@ def _title(tasks: Mapping[str, Task], facts: Facts) -> str:
     on = f", fine-tuned from {_code(base)}" if base else ""
     number = len(tasks)
     what = "one task" if number == 1 else f"{number} tasks"
-    told = f"# {listed(list(tasks))}\n\nOne text encoder for {what}{on}, trained with bough"
+    start = f"# {listed(list(tasks))}\n\nOne text encoder for {what}{on}, trained with bough"
     if number == 1:
-        return f"{told} {__version__}."
+        return f"{start} {__version__}."
     return (
-        f"{told} {__version__}. One pass over a text answers every task asked for; what the tasks "
+        f"{start} {__version__}. One pass over a text answers every task asked for; what the tasks "
         "share is computed once."
     )
 
@@ -171,9 +102,9 @@ def _use(tasks: Mapping[str, Task], facts: Facts) -> Iterator[str]:
     pair = next((name for name, task in tasks.items() if task.paired), None)
     lines = ["import bough", "", 'model = bough.load("this folder, or its hub id")']
     if facts.get("runtime") == "onnx":
-        yield "```sh\nbough serve FOLDER --runtime onnx\n```"
-        lines = ["from bough import runtime", "", 'model = runtime.load("this folder")']
-    given = [_parts(e) for e in facts.get("examples", ())]
+        yield "```sh\nbough serve FOLDER\n```"
+        lines[-1] = 'model = bough.load("this folder")'
+    given = [texts_of(e) for e in facts.get("examples", ())]
     if single is not None:
         text = next((e[0] for e in given if len(e) == 1), "A text.")
         lines.append(f"model.predict({_string(text)})  # {_answer(single, tasks[single])}")
@@ -215,8 +146,8 @@ def _pair(task: Task) -> str:
     return "as two texts apart" if task.twin else "as one sequence"
 
 
-def _split(own: Mapping[str, Any] | None) -> str:
-    return "" if own is None else f"{own['rows']:,} ({_code(own['source'])})"
+def _split(part: Mapping[str, Any] | None) -> str:
+    return "" if part is None else f"{part['rows']:,} ({_code(part['source'])})"
 
 
 def _plan(plan: Plan) -> Iterator[str]:
@@ -232,17 +163,17 @@ def _scores(tasks: Mapping[str, Task], facts: Facts) -> Iterator[str]:
         yield "None yet: this card was written before the model was judged."
         return
     body = []
-    for split, found in scores.items():
-        for name, own in found["tasks"].items():
+    for split, judged in scores.items():
+        for name, score in judged["tasks"].items():
             if name not in tasks:
                 continue
-            low, high = own.get("interval", (None, None))
+            low, high = score.get("interval", (None, None))
             between = "" if low is None else f"{low:.3f} to {high:.3f}"
-            metric = own["metric"]
-            known = (m for m in ("accuracy", "f1", "mcc", "pearson", "spearman") if m in own)
-            others = ", ".join(f"{m} {own[m]:.3f}" for m in known if m != metric)
+            metric = score["metric"]
+            known = (m for m in ("accuracy", "f1", "mcc", "pearson", "spearman") if m in score)
+            others = ", ".join(f"{m} {score[m]:.3f}" for m in known if m != metric)
             body.append(
-                [split, name, metric, f"{own[metric]:.3f}", between, f"{own['rows']:,}", others]
+                [split, name, metric, f"{score[metric]:.3f}", between, f"{score['rows']:,}", others]
             )
     head = ["split", "task", "metric", "score", "95 % interval", "rows", "other metrics"]
     yield _table(head, body)
@@ -250,35 +181,26 @@ def _scores(tasks: Mapping[str, Task], facts: Facts) -> Iterator[str]:
         yield "These are the scores of the weights in int8, as they are here."
     if "dev" in scores:
         yield "The dev rows also chose the best moment of the run, so dev scores are a little high."
-    for name in sorted(quora(tasks, facts)):
+    for name in contaminated(tasks, facts):
         yield (
             f"**The score of {_plain(name)} is not clean**: the encoder saw Quora's duplicate "
             "questions when it was pretrained, so on such data it flatters the model."
         )
 
 
-def quora(tasks: Mapping[str, Task], facts: Facts) -> set[str]:
-    """Tasks on Quora data, where the encoder was pretrained on it."""
-    if not facts.get("saw_quora"):
-        return set()
-    data = facts.get("data", {})
-    said = {n: " ".join([n, *(s["source"] for s in data.get(n, {}).values())]) for n in tasks}
-    return {name for name, words in said.items() if re.search(r"quora|qqp", words, re.IGNORECASE)}
-
-
 def _cost(facts: Facts) -> Iterator[str]:
-    told, training = facts.get("cost"), facts.get("training", {})
-    if not told:
+    cost, training = facts.get("cost"), facts.get("training", {})
+    if not cost:
         return
     yield "## Training and cost"
     form = " in int8" if facts.get("weights") == "int8" else ""
-    size = f"{told['bytes_to_serve'] / 2**20:,.0f} MiB to serve{form}"
-    lines = [f"- {told['parameters']:,} parameters, {size}"]
-    if {"training_seconds", "peak_memory"} <= told.keys():
-        seconds = told["training_seconds"]
+    size = f"{cost['bytes_to_serve'] / 2**20:,.0f} MiB to serve{form}"
+    lines = [f"- {cost['parameters']:,} parameters, {size}"]
+    if {"training_seconds", "peak_memory"} <= cost.keys():
+        seconds = cost["training_seconds"]
         time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
         where = f" on {training['processor']}" if training.get("processor") else ""
-        memory = f"at most {told['peak_memory'] / 2**20:,.0f} MiB of memory"
+        memory = f"at most {cost['peak_memory'] / 2**20:,.0f} MiB of memory"
         lines.append(f"- trained in {time}{where}, {memory}")
     settings = {k: v for k, v in training.items() if k != "processor"}
     if settings:

@@ -40,7 +40,7 @@ class Moment:
 
 
 class Display(Protocol):
-    """Told about a run as it goes; a mirror of it elsewhere has the same form."""
+    """Told about a run as it goes; a tracker has the same form."""
 
     def say(self, text: str) -> None: ...
     def step(self, moment: Moment) -> None: ...
@@ -70,12 +70,12 @@ class Silent:
 
 def by_metric(scores: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     """Each task's score by task and metric, then both aggregates, as far as they are there."""
-    found = {
-        (name, str(own["metric"])): own[own["metric"]]
-        for name, own in scores.get("tasks", {}).items()
-        if own.get("metric") in own
+    by_task = {
+        (name, str(score["metric"])): score[score["metric"]]
+        for name, score in scores.get("tasks", {}).items()
+        if score.get("metric") in score
     }
-    return found | {(n, "mean"): scores[n] for n in ("raw", "normalised") if n in scores}
+    return by_task | {(n, "mean"): scores[n] for n in ("raw", "normalised") if n in scores}
 
 
 def one_line(scores: Mapping[str, Any]) -> str:
@@ -83,7 +83,14 @@ def one_line(scores: Mapping[str, Any]) -> str:
     return "  ".join(f"{name} {value:.3f}" for (name, _), value in by_metric(scores).items())
 
 
-class Lines(Silent):
+class _Speaking(Silent):
+    """Scores in a line, however it says it."""
+
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
+        self.say(f"step {step}: {one_line(scores)}{'  (best so far)' if best else ''}")
+
+
+class Lines(_Speaking):
     """A line now and then, for logs and pipes."""
 
     def __init__(self, every: float = 10.0):
@@ -104,11 +111,8 @@ class Lines(Silent):
             f"loss {losses}  {moment.tokens_per_second:,.0f} tokens/s"
         )
 
-    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        self.say(f"step {step}: {one_line(scores)}{'  (best so far)' if best else ''}")
 
-
-class Panel:
+class Panel(_Speaking):
     """Progress, losses and scores, redrawn in place."""
 
     def __init__(self, console: Console | None = None):
@@ -145,12 +149,6 @@ class Panel:
         )
         self.live.update(Group(table, self.progress))
 
-    def log(self, entry: Mapping[str, Any]) -> None:
-        pass
-
-    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        self.say(f"step {step}: {one_line(scores)}{'  (best so far)' if best else ''}")
-
     def close(self) -> None:
         if self.live is not None:
             self.live.stop()
@@ -160,23 +158,23 @@ class Panel:
 def print_scores(scores: Mapping[str, Any], title: str) -> None:
     """A table of every split's scores, on standard output."""
     console = Console()
-    for split, found in scores.items():
+    for split, judged in scores.items():
         table = Table(title=f"{title}: {split}", title_justify="left", box=SIMPLE_HEAD)
         for heading in ("task", "metric", "score", "95 % interval", "rows", "other metrics"):
             right = heading in ("score", "rows")
             table.add_column(heading, justify="right" if right else "left")
-        for name, own in found["tasks"].items():
-            metric = own["metric"]
-            metrics = {k: v for k, v in own.items() if k not in NO_METRICS}
+        for name, score in judged["tasks"].items():
+            metric = score["metric"]
+            metrics = {k: v for k, v in score.items() if k not in NO_METRICS}
             others = "  ".join(f"{k} {v:.3f}" for k, v in metrics.items() if k != metric)
-            low, high = own.get("interval", (None, None))
+            low, high = score.get("interval", (None, None))
             between = "" if low is None else f"{low:.3f} - {high:.3f}"
             table.add_row(
-                name, metric, f"{metrics[metric]:.3f}", between, f"{own['rows']:,}", others
+                name, metric, f"{metrics[metric]:.3f}", between, f"{score['rows']:,}", others
             )
         console.print(table)
         console.print(
-            f"raw {found['raw']:.3f}   normalised {found['normalised']:.3f}", highlight=False
+            f"raw {judged['raw']:.3f}   normalised {judged['normalised']:.3f}", highlight=False
         )
 
 

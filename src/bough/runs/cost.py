@@ -14,8 +14,8 @@ import psutil
 import torch
 
 import bough
-from bough.plan.cost import cost
 from bough.model.network import Network
+from bough.plan.cost import cost
 
 STEADY = 5  # steps at the start that are not counted: memory and threads warm up
 

@@ -1,6 +1,6 @@
-"""The predictions of a run: one file per task and split, a line per row with all that was said.
+"""The predictions of a run: one file per task and split, a line per row with all that was answered.
 
-This room knows the file's form, for those who write it and those who read it.
+This module knows the file's form, for those who write it and those who read it.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bough.errors import UserError
 from bough.data.rows import Rows
+from bough.errors import UserError
+from bough.recipe.tasks import Task
 from bough.runs.run_dir import Run
 from bough.scoring.statistics import Floats
-from bough.recipe.tasks import Task
 
 if TYPE_CHECKING:  # reading them must not load torch
     from bough.scoring.metrics import Predictions
 
 
-def table(task: Task, rows: Rows, found: Predictions) -> tuple[list[str], list[list[Any]]]:
+def table(task: Task, rows: Rows, predictions: Predictions) -> tuple[list[str], list[list[Any]]]:
     """The file's header and lines: id, label if known, answer, and each class's probability."""
     labels = list(task.labels or ())
     header = ["id", *(["label"] if rows.labels is not None else []), "predicted"]
     header += [f"p({label})" for label in labels]
+    probabilities = predictions.probabilities
     lines = []
     for i, row in enumerate(rows.ids):
-        value = found.values[i]
-        said = labels[value] if labels else f"{value:.6f}"
+        value = predictions.values[i]
+        answer = labels[value] if labels else f"{value:.6f}"
         truth: list[Any] = []
         if rows.labels is not None:
             truth = [labels[int(rows.labels[i])] if labels else rows.labels[i]]
-        shares = [] if found.probabilities is None else [f"{p:.6f}" for p in found.probabilities[i]]
-        lines.append([row, *truth, said, *shares])
+        shares = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[i]]
+        lines.append([row, *truth, answer, *shares])
     return header, lines
 
 

@@ -13,27 +13,31 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from bough.files import Content, clear_parts, told, write_atomically
 from bough.errors import UserError
-
-
-class LockedError(UserError):
-    """Another process has it; it lets go when it ends."""
+from bough.files import Content, clear_parts, explained, write_atomically
+from bough.runs.lock import locked
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory, open for reading; `writer` opens it for writing."""
+    """A run directory, open for reading: scores, cost, log, and where its model is.
+
+    Example:
+        >>> run = bough.Run.open("runs/first")
+        >>> sorted(run.scores["dev"]["tasks"])
+        ['questions', 'sentiment', 'similarity']
+    """
 
     folder: Path
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Run:
+        """The run in this folder, finished or not; a UserError if there is none."""
         path = Path(folder).expanduser()
         if not path.is_dir():
             raise UserError(f"{path}: no such run directory")
@@ -98,23 +102,15 @@ class Run:
                 ) from None
             yield entry
 
-    def predictions(self, task: str, split: str) -> list[dict[str, str]]:
-        """The rows of a predictions file, as text."""
-        file = self.folder / "predictions" / f"{task}-{split}.csv"
-        if not file.is_file():
-            raise UserError(f"{file}: no such predictions; is the run finished?")
-        with open(file, encoding="utf-8", newline="") as lines:
-            return list(csv.DictReader(lines))
-
     def _json(self, name: str) -> dict[str, Any]:
         file = self.folder / name
         try:
-            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(f"{file}: not there; the run is not finished") from None
         except ValueError as error:
             raise UserError(f"{file}: not JSON ({error})") from None
-        return found
+        return content
 
 
 class Writer:
@@ -122,7 +118,8 @@ class Writer:
 
     def __init__(self, folder: Path):
         self.run = Run(folder)
-        self._lock = hold(folder / ".lock")
+        self._lock = ExitStack()
+        self._lock.enter_context(locked(folder / ".lock"))
         self._log: IO[bytes] | None = None
 
     @classmethod
@@ -170,7 +167,7 @@ class Writer:
         try:
             _write_all(self._log, line)
         except OSError as error:
-            raise told(error, self.run.folder / "metrics.jsonl", len(line)) from None
+            raise explained(error, self.run.folder / "metrics.jsonl", len(line)) from None
 
     def logged(self) -> int:
         """Bytes of the log so far, safely on disk."""
@@ -200,30 +197,3 @@ def _write_all(file: IO[bytes], data: bytes) -> None:
     """Unbuffered files may take only a part at a time."""
     while data:
         data = data[file.write(data) :]
-
-
-def hold(path: Path, what: str = "run") -> IO[bytes]:
-    """Hold the file; the system lets go of it when the process ends, however it ends."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "ab")  # noqa: SIM115
-    except OSError as error:
-        said = error.strerror or type(error).__name__
-        raise UserError(f"{path.parent}: cannot be written ({said}); choose another place") from None
-    try:
-        if os.name == "posix":
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    except OSError:
-        file.close()
-        said = f"another process is writing this {what}; wait for it"
-        raise LockedError(f"{path.parent}: {said}") from None
-    if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
-        file.close()  # its last holder took it away in between: what is held is no one's lock
-        return hold(path, what)
-    return file

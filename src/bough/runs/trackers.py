@@ -1,6 +1,6 @@
-"""Mirrors of a run: what is logged is also sent to TensorBoard or Weights & Biases.
+"""Trackers of a run: what is logged is also sent to TensorBoard or Weights & Biases.
 
-The run directory stays the truth; a mirror that fails is left behind, and the run goes on.
+The run directory stays the truth; a tracker that fails is left behind, and the run goes on.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bough.runs.console import NO_METRICS, Display, Moment, Silent
 from bough.errors import UserError, nearest
+from bough.runs.console import NO_METRICS, Display, Moment, Silent
 
 
 class TensorBoard(Silent):
@@ -26,10 +26,10 @@ class TensorBoard(Silent):
         self.writer: Any = None
 
     def log(self, entry: Mapping[str, Any]) -> None:
-        self._write(entry["step"], logged(entry))
+        self._write(entry["step"], log_values(entry))
 
     def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        self._write(step, judged(scores))
+        self._write(step, score_values(scores))
 
     def _write(self, step: int, values: Iterator[tuple[str, float]]) -> None:
         if self.writer is None:
@@ -59,10 +59,10 @@ class WandB(Silent):
         self.run: Any = None
 
     def log(self, entry: Mapping[str, Any]) -> None:
-        self._send({"step": entry["step"], **dict(logged(entry))})
+        self._send({"step": entry["step"], **dict(log_values(entry))})
 
     def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        self._send({"step": step, **dict(judged(scores))})
+        self._send({"step": step, **dict(score_values(scores))})
 
     def _send(self, values: Mapping[str, float]) -> None:
         if self.run is None:
@@ -93,16 +93,16 @@ class WandB(Silent):
             self.run = None
 
 
-Mirror = TensorBoard | WandB
-MIRRORS: dict[str, type[TensorBoard] | type[WandB]] = {m.name: m for m in (TensorBoard, WandB)}
+Tracker = TensorBoard | WandB
+TRACKERS: dict[str, type[TensorBoard] | type[WandB]] = {t.name: t for t in (TensorBoard, WandB)}
 
 
-class Mirrored:
-    """A display, and mirrors beside it."""
+class Tracked:
+    """A display, and trackers beside it."""
 
-    def __init__(self, display: Display, mirrors: Sequence[Mirror]):
+    def __init__(self, display: Display, trackers: Sequence[Tracker]):
         self.display = display
-        self.mirrors = list(mirrors)
+        self.trackers = list(trackers)
 
     def say(self, text: str) -> None:
         self.display.say(text)
@@ -112,50 +112,50 @@ class Mirrored:
 
     def log(self, entry: Mapping[str, Any]) -> None:
         self.display.log(entry)
-        self._each(lambda mirror: mirror.log(entry))
+        self._each(lambda tracker: tracker.log(entry))
 
     def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
         self.display.scored(step, scores, best)
-        self._each(lambda mirror: mirror.scored(step, scores, best))
+        self._each(lambda tracker: tracker.scored(step, scores, best))
 
     def close(self) -> None:
-        self._each(lambda mirror: mirror.close())
+        self._each(lambda tracker: tracker.close())
         self.display.close()
 
-    def _each(self, do: Callable[[Mirror], None]) -> None:
-        for mirror in list(self.mirrors):
+    def _each(self, do: Callable[[Tracker], None]) -> None:
+        for tracker in list(self.trackers):
             try:
-                do(mirror)
+                do(tracker)
             except Exception as error:  # whatever it is, it is not the run's trouble
-                self.mirrors.remove(mirror)
-                self.say(f"{mirror.name} failed and is left out from here on: {error}")
+                self.trackers.remove(tracker)
+                self.say(f"{tracker.name} failed and is left out from here on: {error}")
 
 
-def mirrored(display: Display, names: Sequence[str], folder: Path) -> Display:
-    """The display, with the mirrors of these names for a run in this folder."""
+def tracked(display: Display, names: Sequence[str], folder: Path) -> Display:
+    """The display, with the trackers of these names for a run in this folder."""
     for name in names:
-        if name not in MIRRORS:
-            said = f"--mirror {name!r}: expected {' or '.join(MIRRORS)}"
-            raise UserError(said + nearest(name, MIRRORS))
+        if name not in TRACKERS:
+            known = " or ".join(TRACKERS)
+            raise UserError(f"--mirror {name!r}: expected {known}{nearest(name, TRACKERS)}")
         if importlib.util.find_spec(name) is None:
             raise UserError(f"--mirror {name} needs its package: pip install 'bough[{name}]'")
-    chosen = [MIRRORS[name](folder) for name in dict.fromkeys(names)]
-    return Mirrored(display, chosen) if chosen else display
+    chosen = [TRACKERS[name](folder) for name in dict.fromkeys(names)]
+    return Tracked(display, chosen) if chosen else display
 
 
-def logged(entry: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def log_values(entry: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """The numbers of a line of the log, each under a name with its task or place."""
     for name, value in entry.items():
         if isinstance(value, Mapping):
-            yield from ((f"{name}/{inner}", number) for inner, number in logged(value))
+            yield from ((f"{name}/{inner}", number) for inner, number in log_values(value))
         elif name != "step":
             yield name, float(value)
 
 
-def judged(scores: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def score_values(scores: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """All metrics of the dev rows, and both aggregates."""
-    for task, own in scores["tasks"].items():
-        for metric, value in own.items():
+    for task, task_scores in scores["tasks"].items():
+        for metric, value in task_scores.items():
             if metric not in NO_METRICS or metric == "loss":
                 yield f"dev/{task}/{metric}", float(value)
     for name in ("raw", "normalised"):

@@ -6,8 +6,9 @@ tasks' metrics, *normalised* first moves correlations from [-1, 1] to [0, 1]. Bo
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 
 from bough.recipe.tasks import SIGNED, Task
 from bough.scoring import statistics
+from bough.scoring.pseudo_values import pseudo_values
+
+AGGREGATES = ("raw", "normalised")
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[st
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
         pearson = stats.pearsonr(predicted, truth).statistic
     spearman = stats.spearmanr(predicted, truth).statistic
-    return {"pearson": _number(pearson), "spearman": _number(spearman)}
+    # Nearly constant answers may still give none.
+    return {"pearson": float(np.nan_to_num(pearson)), "spearman": float(np.nan_to_num(spearman))}
 
 
 def _flat(predicted: NDArray[Any], truth: NDArray[Any]) -> bool:
@@ -58,40 +63,44 @@ def _flat(predicted: NDArray[Any], truth: NDArray[Any]) -> bool:
     return len(truth) < 2 or bool(np.ptp(predicted) == 0 or np.ptp(truth) == 0)
 
 
-def _number(value: float) -> float:
-    return 0.0 if np.isnan(value) else float(value)
-
-
 def interval(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> tuple[float, float]:
     """Where the task's metric would lie on other examples of the same kind, at 95 %."""
     metric = task.metric_name
-    _, each = statistics.shares(metric, predicted, truth, len(task.labels or ()))
-    return statistics.mean([each[None]]).interval(kind=metric)
+    _, values = pseudo_values(metric, predicted, truth, len(task.labels or ()))
+    return statistics.mean([values[None]]).interval(metric)
 
 
 def judged(
     task: Task, predicted: NDArray[Any], truth: NDArray[Any], intervals: bool = False
 ) -> dict[str, Any]:
     """One task's scores on one split."""
-    told = {"metric": task.metric_name, **metrics(task, predicted, truth), "rows": len(truth)}
-    return told | ({"interval": list(interval(task, predicted, truth))} if intervals else {})
+    scores = {"metric": task.metric_name, **metrics(task, predicted, truth), "rows": len(truth)}
+    return scores | ({"interval": list(interval(task, predicted, truth))} if intervals else {})
+
+
+def aggregate_weights(metrics: Sequence[str]) -> dict[str, tuple[list[float], float]]:
+    """Each aggregate of tasks with these metrics: a weight for each score, and a constant."""
+    n, signed = len(metrics), [metric in SIGNED for metric in metrics]
+    halved = [(0.5 if s else 1) / n for s in signed]
+    return {"raw": ([1 / n] * n, 0.0), "normalised": (halved, sum(signed) * 0.5 / n)}
 
 
 def aggregates(
     tasks: Mapping[str, Task], per_task: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
-    main = {name: tasks[name].metric_name for name in per_task}
-    raw = [per_task[name][metric] for name, metric in main.items()]
-    normalised = [
-        (per_task[name][metric] + 1) / 2 if metric in SIGNED else per_task[name][metric]
-        for name, metric in main.items()
-    ]
-    return {"raw": float(np.mean(raw)), "normalised": float(np.mean(normalised))}
+    if not per_task:  # no rows had labels
+        return dict.fromkeys(AGGREGATES, math.nan)
+    metrics = [tasks[name].metric_name for name in per_task]
+    scores = [scores[metric] for metric, scores in zip(metrics, per_task.values(), strict=True)]
+    return {
+        name: float(np.dot(weights, scores) + constant)
+        for name, (weights, constant) in aggregate_weights(metrics).items()
+    }
 
 
 def selected(scores: Mapping[str, Any], tasks: Mapping[str, Task], select: str) -> float:
     """The number that picks the best model; higher is better."""
-    if select in ("raw", "normalised"):
+    if select in AGGREGATES:
         return float(scores[select])
     if select == "sum":
         return float(sum(scores["tasks"][n][t.metric_name] for n, t in tasks.items()))

@@ -9,89 +9,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Security
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from pydantic import ValidationError
 from pydantic_core import to_json
-from starlette.exceptions import HTTPException
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
 from tokenizers import Tokenizer
 
 import bough
-from bough.errors import UserError, shorten
-from bough.inference.base import Model
+from bough.errors import UserError
+from bough.inference.model import Model
 from bough.plan import diagram
-from bough.serve import requests, schemas
-from bough.serve.body import GONE, Bodies
-from bough.serve.metrics import Meters
-from bough.serve.microbatch import Answerer, Closed, Microbatcher, NoRoom
-from bough.serve.microbatch import Request as Waiting
-from bough.serve.middleware import Gate, Key, policy
-from bough.serve.requests import Limits, Refusal
+from bough.serve import auth, errors, schemas
+from bough.serve.limits import BodyReader, while_connected
+from bough.serve.metrics import Metrics
+from bough.serve.microbatch import Microbatcher, Predictor, Query, QueueFull
+from bough.serve.middleware import MetricsMiddleware, security_policy
+from bough.serve.schemas import PredictRequest, Status
+from bough.serve.settings import Limits, Settings
+from bough.serve.task_info import ModelInfo, describe
 
-OPEN = ("/health", "/ready")  # answered without a key
-PAGES = {"/": "index.html", "/docs": "docs.html"}
-TYPES = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".js": "text/javascript",
-    ".svg": "image/svg+xml",
-}
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the server runs."""
-
-    limits: Limits = field(default_factory=Limits)
-    threads: int = 1  # passes at a time
-    tokens: int = 1024  # of one pass, about
-    key: str | None = None
-    origins: tuple[str, ...] = ()  # of other sites' pages that may ask
-
-    def __post_init__(self) -> None:
-        if self.key is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", self.key):
-            raise UserError(
-                "the API key is empty or has characters that a header cannot carry; "
-                "use letters, digits and signs of ASCII"
-            )
-        for origin in self.origins:
-            _check_origin(origin)
-
-
-def _check_origin(origin: str) -> None:
-    """A browser names its page's site in one form only; another would never match."""
-    if origin == "*":
-        return
-    example = "https://my.site"
-    with contextlib.suppress(ValueError):  # no address, or no port
-        parts = urlsplit(origin)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        usual = {"http": 80, "https": 443}.get(parts.scheme)
-        port = "" if parts.port in (None, usual) else f":{parts.port}"
-        if parts.scheme and host and host.isascii():
-            example = f"{parts.scheme}://{host}{port}"
-            if origin == example:
-                return
-    raise UserError(
-        f"--cors {shorten(origin)} is no site as browsers name it; write {example} or *"
-    )
+PAGES = {"index.html": ("/",), "docs.html": ("/docs",)}
+SVG = "image/svg+xml"
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": SVG}
 
 
 def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
     """The app for a model; its threads live as long as the app's lifespan."""
-    limits = settings.limits
-    meters = Meters()
+    metrics = Metrics()
     batcher = Microbatcher(
-        _answerers(model, settings.threads), limits.queue, settings.tokens, model.longest, meters
+        _predictors(model, settings.threads),
+        settings.limits.queue,
+        settings.tokens,
+        model.longest,
+        metrics,
     )
 
     @contextlib.asynccontextmanager
@@ -102,24 +62,27 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
         finally:
             await asyncio.to_thread(batcher.close)
 
+    check_key = auth.key_check(settings.key) if settings.key else None
     app = FastAPI(
         title="bough",
         version=bough.__version__,
         description=f"Answers of {len(model.tasks)} tasks from one model ({model.plan.text}).",
         lifespan=lifespan,
+        openapi_url=None,  # the usual one asks for no key
         docs_url=None,  # the usual page fetches its code from elsewhere; ours is at /docs
         redoc_url=None,
-        exception_handlers={Refusal: _refused, HTTPException: _http_error},
+        exception_handlers=_handlers(model, check_key),
     )
+    locked = APIRouter()
+    if check_key:  # the schemes themselves are for the OpenAPI schema
+        locked.dependencies += [Security(auth.BEARER), Security(auth.HEADER), Depends(check_key)]
+        locked.responses |= errors.responses(401)
     drawing = diagram.svg(model.plan)
-    _add_predict(app, model, batcher, limits)
-    _add_facts(app, schemas.describe(model, name), drawing)
-    _add_state(app, batcher, meters)
-    pages = _add_pages(app)
-    # What is added last is outermost.
-    if settings.key is not None:
-        app.add_middleware(Key, key=settings.key, open_paths={*OPEN, *pages})
-        schemas.ask_for_key(app.openapi(), OPEN)
+    _add_predict(locked, model, batcher, settings.limits)
+    _add_info(locked, app, describe(model, name), drawing, metrics)
+    app.include_router(locked)
+    _add_health(app, batcher)
+    _add_pages(app)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -128,163 +91,131 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
             allow_headers=["authorization", "content-type", "x-api-key"],
             expose_headers=["retry-after", "server-timing"],
         )
-    paths = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(Gate, meters=meters, paths=paths, policy=policy(drawing))
+    paths = {route.path for route in [*app.routes, *locked.routes] if isinstance(route, Route)}
+    # What is added last is outermost.
+    policy = security_policy(drawing)
+    app.add_middleware(MetricsMiddleware, metrics=metrics, paths=paths, policy=policy)
     return app
 
 
-def _answerers(model: Model, threads: int) -> list[Answerer]:
+def _predictors(model: Model, threads: int) -> list[Predictor]:
     """One per thread: the weights are common, a tokenizer is not made for several threads."""
     words = model.tokenizer.to_str()
     return [replace(model, tokenizer=Tokenizer.from_str(words)).answer for _ in range(threads)]
 
 
-def _add_predict(app: FastAPI, model: Model, batcher: Microbatcher, limits: Limits) -> None:
-    bodies = Bodies(limits)
+def _handlers(model: Model, check_key: auth.KeyCheck | None) -> dict[Any, Any]:
+    async def http_error(request: Request, error: StarletteHTTPException) -> Response:
+        path = request.url.path
+        if error.status_code == 404 and check_key:  # no route, so that nothing has asked for it
+            try:
+                await check_key(request)
+            except HTTPException as unauthorised:
+                error = unauthorised
+        sentence = {
+            404: f"there is nothing at {path[: schemas.SHOWN]!r}; see /docs",
+            405: f"{path} does not take {request.method}; see /docs",
+        }.get(error.status_code, error.detail)
+        return JSONResponse({"error": sentence}, error.status_code, error.headers)
 
+    async def invalid(request: Request, error: ValidationError) -> Response:
+        return await http_error(request, errors.explain(error, model))
+
+    return {StarletteHTTPException: http_error, ValidationError: invalid}
+
+
+def _add_predict(router: APIRouter, model: Model, batcher: Microbatcher, limits: Limits) -> None:
+    request_type = schemas.request_type(model.tasks, limits)
+    bodies = BodyReader(limits)
+
+    # FastAPI would read a declared body without limits, and before it asks for the key.
+    @router.post(
+        "/predict",
+        response_model=schemas.response_type(model.tasks),
+        response_description="The answers, in order.",
+        responses=errors.responses(400, 408, 413, 415, 422, 503),
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": request_type.model_json_schema()}},
+            }
+        },
+    )
     async def predict(request: Request) -> Response:
+        """Every text, or pair of texts, is answered by the chosen tasks, or by all that fit.
+
+        Answers come in the order of the texts.
+        """
         deadline = asyncio.get_running_loop().time() + limits.timeout
-        asked = requests.read(await bodies.read(request, deadline), model, limits)
+        body = request_type.model_validate_json(await bodies.read(request, deadline))
+        queries = _queries(body, model)
         try:
-            waiting = batcher.submit(asked)
-        except NoRoom:
-            sentence = f"the queue has no room for {len(asked)} more; try again later"
-            raise Refusal(503, sentence, batcher.patience()) from None
-        except Closed:
-            raise Refusal(503, "the server is shutting down", 1) from None
-        try:
-            done = await _answered(waiting, request, deadline)
+            job = batcher.submit(queries)
+            async with asyncio.timeout_at(deadline):
+                await while_connected(asyncio.wrap_future(job.future), request)
+        except QueueFull:
+            sentence = f"the queue has no room for {len(queries)} more; try again later"
+            raise errors.unavailable(sentence, batcher.retry_after()) from None
         except TimeoutError:
             sentence = f"no answer within {limits.timeout:g} s; try again later"
-            raise Refusal(503, sentence, batcher.patience()) from None
-        queue, compute = done.begun - done.arrived, done.done - done.begun
+            raise errors.unavailable(sentence, batcher.retry_after()) from None
+        queued, computed = 1e3 * (job.begun - job.arrived), 1e3 * (job.done - job.begun)
         return Response(
-            to_json({"answers": [{t: a.plain() for t, a in answers.items()} for answers in done]}),
+            to_json({"answers": [{t: a.plain() for t, a in answers.items()} for answers in job]}),
             media_type="application/json",
-            headers={
-                "server-timing": f"queue;dur={queue * 1e3:.2f}, model;dur={compute * 1e3:.2f}"
-            },
+            headers={"server-timing": f"queue;dur={queued:.2f}, model;dur={computed:.2f}"},
         )
 
-    schema = schemas.request_schema(model.tasks, limits)
-    app.post(
-        "/predict",
-        summary="Answer texts",
-        description="Every text, or pair of texts, is answered by the chosen tasks, or by all "
-        "that fit. Answers come in the order of the texts.",
-        responses={
-            200: schemas.content(schemas.answers_schema(model.tasks), "The answers, in order."),
-            **schemas.errors(400, 408, 413, 415, 422, 503),
-        },
-        openapi_extra={
-            "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}
-        },
-        response_class=Response,
-    )(predict)
 
-
-def _add_facts(app: FastAPI, facts: Mapping[str, Any], drawing: str) -> None:
-    text = to_json(facts)
-
-    async def tasks() -> Response:
-        return Response(text, media_type="application/json")
-
-    async def plan() -> Response:
-        return Response(drawing, media_type=TYPES[".svg"])
-
-    app.get(
-        "/tasks",
-        summary="The tasks, the plan, and what is computed once for several tasks.",
-        responses={200: schemas.content(schemas.FACTS, "What the model can be asked.")},
-        response_class=Response,
-    )(tasks)
-    app.get("/plan.svg", include_in_schema=False)(plan)
-
-
-def _add_state(app: FastAPI, batcher: Microbatcher, meters: Meters) -> None:
-    state = {
-        "type": "object",
-        "properties": {"status": {"type": "string"}},
-        "required": ["status"],
-    }
-
-    async def health() -> Response:
-        return JSONResponse({"status": "alive"})
-
-    async def ready() -> Response:
-        if not batcher.ready:
-            raise Refusal(503, "the queue is full, or the server ends", batcher.patience())
-        return JSONResponse({"status": "ready"})
-
-    async def metrics() -> Response:
-        return PlainTextResponse(meters.text(batcher.waiting, batcher.room))
-
-    alive: schemas.Responses = {200: schemas.content(state, "Yes.")}
-    app.get("/health", summary="Is the process alive?", responses=alive)(health)
-    app.get("/ready", summary="Are requests taken?", responses={**alive, **schemas.errors(503)})(
-        ready
-    )
-    app.get(
-        "/metrics",
-        summary="Counts since the start, for Prometheus.",
-        response_description="Prometheus text.",
-        response_class=PlainTextResponse,
-    )(metrics)
-
-
-def _add_pages(app: FastAPI) -> list[str]:
-    """The page's files, read once; they hold nothing of the model, so they need no key."""
-    folder = resources.files("bough.serve") / "page"
-    files = {item.name: item.read_bytes() for item in folder.iterdir() if item.is_file()}
-    paths = PAGES | {f"/page/{name}": name for name in files}
-
-    def sender(name: str) -> Callable[[], Any]:
-        async def send() -> Response:
-            return Response(
-                files[name],
-                media_type=TYPES[Path(name).suffix],
-                headers={"cache-control": "no-cache"},
-            )
-
-        return send
-
-    for path, name in paths.items():
-        app.get(path, include_in_schema=False)(sender(name))
-    return list(paths)
-
-
-# Requests.
-
-
-async def _answered(waiting: Waiting, request: Request, deadline: float) -> Waiting:
-    """The answers, waited for as long as the client waits; nothing is computed for nobody."""
-    answers = asyncio.wrap_future(waiting.future)
-    left = asyncio.ensure_future(_left(request))
+def _queries(body: PredictRequest, model: Model) -> list[Query]:
+    """Every text with the tasks that answer it, as the model finds them."""
+    tasks = None if body.tasks is None else tuple(dict.fromkeys(body.tasks))
     try:
-        async with asyncio.timeout_at(deadline):
-            either: set[asyncio.Future[Any]] = {answers, left}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not answers.done():
-            raise Refusal(GONE, "the client has left")
-        return answers.result()
-    finally:
-        answers.cancel()
-        left.cancel()
+        return [(text, model.asked(text, tasks, n)) for n, text in enumerate(body.texts)]
+    except UserError as error:
+        raise HTTPException(422, str(error)) from None
 
 
-async def _left(request: Request) -> None:
-    """After the body, a client has nothing more to tell but that it leaves."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _add_info(
+    router: APIRouter, app: FastAPI, info: ModelInfo, drawing: str, metrics: Metrics
+) -> None:
+    @router.get("/tasks", response_description="What the model can be asked.")
+    async def tasks() -> ModelInfo:
+        """The tasks, the plan, and what is computed once for several tasks."""
+        return info
+
+    @router.get("/metrics", response_class=PlainTextResponse)
+    async def count() -> Response:
+        """Counts since the start, for Prometheus."""
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    @router.get("/plan.svg", include_in_schema=False)
+    async def plan() -> Response:
+        return Response(drawing, media_type=SVG)
+
+    @router.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> JSONResponse:
+        return JSONResponse(app.openapi())
 
 
-async def _refused(_: Request, refusal: Refusal) -> Response:
-    return JSONResponse({"error": str(refusal)}, refusal.status, refusal.headers)
+def _add_health(app: FastAPI, batcher: Microbatcher) -> None:
+    @app.get("/health", response_description="Yes.")
+    async def health() -> Status:
+        """Is the process alive?"""
+        return {"status": "alive"}
+
+    @app.get("/ready", response_description="Yes.", responses=errors.responses(503))
+    async def ready() -> Status:
+        """Are requests taken?"""
+        if batcher.ready:
+            return {"status": "ready"}
+        raise errors.unavailable("the queue is full, or the server ends", batcher.retry_after())
 
 
-async def _http_error(request: Request, error: HTTPException) -> Response:
-    sentence = {
-        404: f"there is nothing at {request.url.path[: requests.SHOWN]!r}; see /docs",
-        405: f"{request.url.path} does not take {request.method}; see /docs",
-    }.get(error.status_code, str(error.detail))
-    return JSONResponse({"error": sentence}, error.status_code, error.headers)
+def _add_pages(app: FastAPI) -> None:
+    """The page's files, read once; they hold nothing of the model, so they need no key."""
+    for file in (resources.files("bough.serve") / "page").iterdir():
+        page = Response(file.read_bytes(), media_type=TYPES[Path(file.name).suffix])
+        page.headers["cache-control"] = "no-cache"
+        for path in (f"/page/{file.name}", *PAGES.get(file.name, ())):
+            app.router.routes.append(Route(path, page, methods=["GET"]))

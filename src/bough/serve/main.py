@@ -10,27 +10,25 @@ import sys
 from errno import EADDRNOTAVAIL
 from pathlib import Path
 
-import torch
 import uvicorn
 from fastapi import FastAPI
 
 from bough.errors import UserError
-from bough.inference.base import Model
-from bough.inference.torch_model import load
-from bough.serve.app import Settings, build
-from bough.serve.connections import bounded
-from bough.serve.requests import Limits
+from bough.inference.load import load
+from bough.inference.model import Model
+from bough.serve.app import build
+from bough.serve.limits import limited_protocol
+from bough.serve.settings import Limits, Settings
 from bough.system import files
 
 CONNECTIONS = 1024  # at a time, where the process may have twice as many files
 
 
-def serve(
-    source: str | Path, settings: Settings, host: str, port: int, device: str, runtime: str
-) -> None:
+def serve(source: str | Path, settings: Settings, host: str, port: int, device: str) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
-    with _listen(host, port) as listener:
-        model = _load(source, device, runtime)
+    with listen(host, port) as listener:
+        # On the CPU a pass has one thread, and there is a pass per core: none waits for another.
+        model = load(source, device, threads=1 if device == "cpu" else None)
         _warm(model)
         app = build(model, settings, _name(source))
         server = uvicorn.Server(configure(app, settings.limits))
@@ -52,7 +50,7 @@ def configure(app: FastAPI, limits: Limits) -> uvicorn.Config:
     """How uvicorn runs the app."""
     return uvicorn.Config(
         app,
-        http=bounded(min(CONNECTIONS, files() // 2), limits.timeout),
+        http=limited_protocol(min(CONNECTIONS, files() // 2), limits.timeout),
         ws="none",
         lifespan="on",  # what fails at the start ends the server
         backlog=_backlog(),
@@ -71,19 +69,6 @@ def _backlog() -> int:
     return max(1, files() // 8)
 
 
-def _load(source: str | Path, device: str, runtime: str) -> Model:
-    """On the CPU a pass has one thread, and there is a pass per core: none waits for another."""
-    if runtime == "torch":
-        if device == "cpu":
-            torch.set_num_threads(1)
-        return load(source, device)
-    if runtime == "onnx" and device == "cpu":
-        from bough.inference import onnx_model as onnx
-
-        return onnx.load(source, threads=1)
-    raise UserError(f"--runtime {runtime} on {device}: expected torch, or onnx on the cpu")
-
-
 def _greet(source: str, listener: socket.socket, settings: Settings) -> None:
     name, port = listener.getsockname()[:2]
     url = f"http://{f'[{name}]' if ':' in name else name}:{port}"
@@ -93,7 +78,7 @@ def _greet(source: str, listener: socket.socket, settings: Settings) -> None:
         print(warning, file=sys.stderr)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """The address, taken before the model is loaded: its mistakes show at once.
 
     Who comes while the model is loaded waits for its answer.
@@ -123,8 +108,8 @@ def _name(source: str | Path) -> str:
 def _warm(model: Model) -> None:
     """First answers, while nobody waits: a model that gives no numbers is no use to anyone."""
     for text in ("A first text.", ("A first text.", "A second text.")):
-        asked = tuple(n for n, t in model.tasks.items() if t.paired == isinstance(text, tuple))
-        answers = next(model.answer([(text, asked)])) if asked else {}
+        fitting = tuple(n for n, t in model.tasks.items() if t.paired == isinstance(text, tuple))
+        answers = next(model.answer([(text, fitting)])) if fitting else {}
         for task, answer in answers.items():
             number = answer.score if answer.value is None else answer.value
             if number is None or not math.isfinite(number):

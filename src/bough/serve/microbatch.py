@@ -2,9 +2,10 @@
 
 Threads take the texts that wait, up to a budget of tokens, and answer them in one pass: no request
 waits for company, and under load the passes fill by themselves. Whose turn it is follows fair
-queueing (https://doi.org/10.1109/90.649569): a text's turn is the clock at its request's arrival
-plus the tokens of its request up to and with it, and the clock is the last turn that was taken. So
-a short text goes past the rest of a long request, and nothing can go past a text for ever.
+queueing (https://doi.org/10.1109/90.649569): a text's finish tag is the virtual time at its
+request's arrival plus the tokens of its request up to and with it, and virtual time is the last tag
+that was taken. So a short text goes past the rest of a long request, and nothing can go past a text
+for ever. Tokens are estimated here, from bytes: only the model knows them, and only in the pass.
 """
 
 from __future__ import annotations
@@ -20,32 +21,28 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bough.inference.base import Answer, Text
-from bough.serve.metrics import Meters
+from bough.inference.model import Answer, Text
+from bough.serve.metrics import Metrics
 
-Asked = tuple[Text, tuple[str, ...]]  # a text and the tasks that are to answer it
+Query = tuple[Text, tuple[str, ...]]  # a text and the tasks that are to answer it
 Answers = dict[str, Answer]
-Answerer = Callable[[Sequence[Asked]], Iterable[Answers]]
-LEAST = 256  # tokens that are not worth sharing out between threads
-PATIENCE = 60  # seconds, the most that a client is told to wait
+Predictor = Callable[[Sequence[Query]], Iterable[Answers]]
+MIN_SHARE = 256  # tokens that are not worth sharing out between threads
+MAX_RETRY_AFTER = 60  # seconds
 
 log = logging.getLogger(__name__)
 
 
-class NoRoom(Exception):
-    """The queue is full."""
-
-
-class Closed(Exception):
-    """No more requests are taken: the server is on its way out."""
+class QueueFull(Exception):
+    """The queue takes no more, or no more at all."""
 
 
 @dataclass
-class Request:
+class Job:
     """The texts of one request, and its answers so far."""
 
-    asked: Sequence[Asked]
-    future: Future[Request] = field(default_factory=Future)
+    queries: Sequence[Query]
+    future: Future[Job] = field(default_factory=Future)
     answers: dict[int, Answers] = field(default_factory=dict)
     arrived: float = field(default_factory=time.perf_counter)
     begun: float = 0.0  # when the first of its texts was taken
@@ -53,7 +50,7 @@ class Request:
 
     def settle(self, number: int, answers: Answers) -> None:
         self.answers[number] = answers
-        if len(self.answers) == len(self.asked):
+        if len(self.answers) == len(self.queries):
             self.done = time.perf_counter()
             with suppress(InvalidStateError):  # given up by its client a moment ago
                 self.future.set_result(self)
@@ -64,46 +61,48 @@ class Request:
 
     def __iter__(self) -> Iterator[Answers]:
         """The answers in the order of the texts."""
-        return (self.answers[number] for number in range(len(self.asked)))
+        return (self.answers[number] for number in range(len(self.queries)))
 
 
-class Turn(NamedTuple):
+class QueueItem(NamedTuple):
     """One text in the queue; the smallest is next."""
 
-    turn: int
+    finish_tag: int
     arrival: int
     number: int  # of the text in its request
     tokens: int
-    request: Request
+    job: Job
 
 
 class Microbatcher:
-    """A bounded queue, and one thread per answerer that empties it."""
+    """A bounded queue, and one thread per predictor that empties it."""
 
     def __init__(
         self,
-        answerers: Sequence[Answerer],
-        room: int,
+        predictors: Sequence[Predictor],
+        capacity: int,
         budget: int,
         longest: int,
-        meters: Meters,
+        metrics: Metrics,
     ):
-        """Room for so many texts; passes of about `budget` tokens, of texts cut to `longest`."""
-        self.room = room
+        """So many texts may wait; passes of about `budget` tokens, of texts cut to `longest`."""
+        self.capacity = capacity
         self.budget = budget
         self.longest = longest
-        self.meters = meters
-        self._queue: list[Turn] = []
+        self.metrics = metrics
+        metrics.queue_texts.set_function(lambda: self.waiting)
+        metrics.queue_room.set(capacity)
+        self._queue: list[QueueItem] = []
         self._tokens = 0  # of the texts in the queue, about
-        self._clock = 0
+        self._virtual_time = 0
         self._arrivals = 0
         self._idle = 0
         self._pace = 0.0  # seconds per token of one thread, smoothed
         self._closed = False
         self._change = threading.Condition()
         self._threads = [
-            threading.Thread(target=self._work, args=(answerer,), name=f"answers-{n}", daemon=True)
-            for n, answerer in enumerate(answerers)
+            threading.Thread(target=self._work, args=(predictor,), name=f"answers-{n}", daemon=True)
+            for n, predictor in enumerate(predictors)
         ]
 
     def start(self) -> None:
@@ -118,7 +117,7 @@ class Microbatcher:
     @property
     def ready(self) -> bool:
         """Whether a text would be taken now."""
-        return not self._closed and self.waiting < self.room
+        return not self._closed and self.waiting < self.capacity
 
     def close(self) -> None:
         """Take nothing more, answer what was taken, and return when all is answered."""
@@ -128,43 +127,42 @@ class Microbatcher:
         for thread in self._threads:
             thread.join()
 
-    def submit(self, asked: Sequence[Asked]) -> Request:
-        """Queue the texts of one request: all of them, or NoRoom."""
-        request = Request(asked)
-        sizes = [min(tokens(text), self.longest) for text, _ in asked]
+    def submit(self, queries: Sequence[Query]) -> Job:
+        """Queue the texts of one request: all of them, or QueueFull."""
+        job = Job(queries)
+        sizes = [min(estimated_tokens(text), self.longest) for text, _ in queries]
         with self._change:
-            if self._closed:
-                raise Closed
-            if self.waiting + len(asked) > self.room:
-                raise NoRoom
-            turn = self._clock
+            if self._closed or self.waiting + len(queries) > self.capacity:
+                raise QueueFull
+            tag = self._virtual_time
             for number, size in enumerate(sizes):
-                turn += size
-                heapq.heappush(self._queue, Turn(turn, self._arrivals, number, size, request))
+                tag += size
+                heapq.heappush(self._queue, QueueItem(tag, self._arrivals, number, size, job))
             self._arrivals += 1
             self._tokens += sum(sizes)
             self._change.notify(len(self._threads))
-        request.future.add_done_callback(self._drop)
-        return request
+        job.future.add_done_callback(self._drop)
+        return job
 
-    def _drop(self, future: Future[Request]) -> None:
+    def _drop(self, future: Future[Job]) -> None:
         """A request that nobody waits for any more, or that has failed, leaves the queue."""
         if not future.cancelled() and future.exception() is None:
             return
         with self._change:
-            self._queue = [item for item in self._queue if not item.request.future.done()]
+            self._queue = [item for item in self._queue if not item.job.future.done()]
             heapq.heapify(self._queue)
             self._tokens = sum(item.tokens for item in self._queue)
 
-    def patience(self) -> int:
+    def retry_after(self) -> int:
         """Seconds after which the queue will have room again, about."""
-        return min(PATIENCE, max(1, math.ceil(self._tokens * self._pace / len(self._threads))))
+        seconds = math.ceil(self._tokens * self._pace / len(self._threads))
+        return min(MAX_RETRY_AFTER, max(1, seconds))
 
-    def _work(self, answerer: Answerer) -> None:
+    def _work(self, predictor: Predictor) -> None:
         while batch := self._take():
-            self._answer(answerer, batch)
+            self._answer(predictor, batch)
 
-    def _take(self) -> list[Turn]:
+    def _take(self) -> list[QueueItem]:
         """The texts whose turn it is; none when the queue is closed and empty."""
         with self._change:
             self._idle += 1
@@ -174,47 +172,44 @@ class Microbatcher:
             self._idle -= 1
         now = time.perf_counter()
         for item in batch:
-            item.request.begun = item.request.begun or now
+            item.job.begun = item.job.begun or now
         return batch
 
-    def _pop(self) -> list[Turn]:
+    def _pop(self) -> list[QueueItem]:
         # What waits is shared out between the threads that have nothing to do.
-        budget = min(self.budget, max(LEAST, self._tokens // self._idle))
-        batch: list[Turn] = []
+        budget = min(self.budget, max(MIN_SHARE, self._tokens // self._idle))
+        batch: list[QueueItem] = []
         while self._queue and (not batch or self._queue[0].tokens <= budget):
             item = heapq.heappop(self._queue)
             self._tokens -= item.tokens
-            self._clock = max(self._clock, item.turn)
+            self._virtual_time = max(self._virtual_time, item.finish_tag)
             batch.append(item)
             budget -= item.tokens
         return batch
 
-    def _answer(self, answerer: Answerer, batch: Sequence[Turn]) -> None:
-        asked = [item.request.asked[item.number] for item in batch]
+    def _answer(self, predictor: Predictor, batch: Sequence[QueueItem]) -> None:
+        queries = [item.job.queries[item.number] for item in batch]
         began = time.perf_counter()
         try:
-            found = list(zip(batch, answerer(asked), strict=True))
+            answered = list(zip(batch, predictor(queries), strict=True))
         except Exception as error:
             if len(batch) > 1:  # one text must not spoil the others' answers
                 for item in batch:
-                    self._answer(answerer, [item])
+                    self._answer(predictor, [item])
                 return
             log.exception("a text could not be answered")
-            batch[0].request.fail(error)
+            batch[0].job.fail(error)
             return
-        self._note(batch, time.perf_counter() - began)
-        for item, answers in found:
-            item.request.settle(item.number, answers)
-
-    def _note(self, batch: Sequence[Turn], seconds: float) -> None:
-        size = sum(item.tokens for item in batch)
+        seconds = time.perf_counter() - began
+        pace = seconds / sum(item.tokens for item in batch)
         with self._change:
-            pace = seconds / size
-            self._pace = pace if not self._pace else 0.9 * self._pace + 0.1 * pace
-            self.meters.passed(len(batch), seconds)
+            self._pace = 0.9 * self._pace + 0.1 * pace if self._pace else pace
+        self.metrics.record_pass(len(batch), seconds)
+        for item, answers in answered:
+            item.job.settle(item.number, answers)
 
 
-def tokens(text: Text) -> int:
+def estimated_tokens(text: Text) -> int:
     """About how many tokens a text has: a quarter of its bytes fits most languages."""
     parts = (text,) if isinstance(text, str) else text
     return 2 + sum(len(part.encode(errors="replace")) for part in parts) // 4

@@ -1,4 +1,4 @@
-"""Board: what a person sees of a survey while it runs; a live table, or plain lines in a file."""
+"""What a person sees of a survey while it runs: a live table, or plain lines in a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -18,48 +19,56 @@ from rich.text import Text
 from bough.errors import UserError
 from bough.runs.console import by_metric, one_line
 from bough.runs.run_dir import Run
-from bough.survey.spec import SCORES, RunSpec
+from bough.scoring.metrics import AGGREGATES
+from bough.survey.cells import RunSpec
 
+OUTCOMES = ("done", "failed", "pruned", "stopped")
 OFTEN = 1.0  # seconds between two looks into the runs' logs
 
 
-class Board:
+@dataclass
+class Progress:
     """Keeps count, and prints a line for every run that ends."""
 
-    def __init__(self, title: str, total: int, workers: int, find: Callable[[str], Run]):
-        self.title = title
-        self.total = total
-        self.workers = workers
-        self.find = find
-        self.cells: dict[str, list[Mapping[str, Any]]] = {}  # dev scores of the finished runs
-        self.counts = dict.fromkeys(("done", "failed", "pruned", "stopped"), 0)
-        self.began: dict[str, float] = {}
-        self.seconds: list[float] = []  # that runs took which began and ended under our eyes
-        self.looked = 0.0
+    title: str
+    total: int
+    workers: int
+    find: Callable[[str], Run]
+    cells: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # runs' dev scores
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    began: dict[str, float] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)  # of runs that began and ended here
+    looked: float = 0.0
 
-    def known(self, order: RunSpec, state: str) -> None:
-        """A run that ended before this process began."""
-        self._count(order, state)
+    def count(self, spec: RunSpec, outcome: str) -> Mapping[str, Any]:
+        """Count a run that ended, and keep its dev scores as far as it has any."""
+        self.counts[outcome] += 1
+        scores: Mapping[str, Any] = {}
+        if outcome == "done":
+            with suppress(UserError):
+                scores = self.find(spec.name).scores.get("dev") or {}
+            self.cells.setdefault(spec.cell, []).append(scores)
+        return scores
 
-    def started(self, order: RunSpec) -> None:
-        again = self.find(order.name).recipe_file.is_file()
-        self.began[order.name] = time.monotonic()
-        self.say(f"{order.name}: {'goes on' if again else 'begins'}")
+    def started(self, spec: RunSpec) -> None:
+        again = self.find(spec.name).recipe_file.is_file()
+        self.began[spec.name] = time.monotonic()
+        self.say(f"{spec.name}: {'goes on' if again else 'begins'}")
 
-    def ended(self, order: RunSpec, outcome: str, why: str = "") -> None:
-        began = self.began.pop(order.name, None)
-        scores = self._count(order, outcome)
+    def ended(self, spec: RunSpec, outcome: str, why: str = "") -> None:
+        began = self.began.pop(spec.name, None)
+        scores = self.count(spec, outcome)
         took = ""
         if began is not None and outcome == "done":
             self.seconds.append(time.monotonic() - began)
             took = f" in {duration(self.seconds[-1])}"
-        said = f"{order.name}: {outcome}{took} ({self.ended_runs} of {self.total})"
+        line = f"{spec.name}: {outcome}{took} ({self.ended_runs} of {self.total})"
         if outcome == "done":
-            said += f"  {one_line(scores)}"
+            line += f"  {one_line(scores)}"
         elif why:
-            said += f": {why}"
+            line += f": {why}"
         left = self.left()
-        self.say(said + (f"; {left}" if left else ""))
+        self.say(line + (f"; {left}" if left else ""))
 
     def look(self, running: Sequence[RunSpec]) -> None:
         """Called often; looks into the running runs now and then."""
@@ -87,47 +96,31 @@ class Board:
             return ""
         return f"about {duration(statistics.mean(self.seconds) * remaining / self.workers)} left"
 
-    def _count(self, order: RunSpec, outcome: str) -> Mapping[str, Any]:
-        """Count it, and keep the dev scores of a finished one, as far as it has any."""
-        self.counts[outcome] += 1
-        found: Mapping[str, Any] = {}
-        if outcome == "done":
-            with suppress(UserError):
-                found = self.find(order.name).scores.get("dev") or {}
-            self.cells.setdefault(order.cell, []).append(found)
-        return found
-
     def table(self) -> Table:
         """A line per cell: how many runs, and the means of their dev scores."""
         table = Table(box=SIMPLE_HEAD, title=self.title, title_justify="left")
         table.add_column("cell", no_wrap=True)
         table.add_column("runs", justify="right")
-        means = [(name, "mean") for name in SCORES]
-        cells = {cell: [by_metric(scores) for scores in own] for cell, own in self.cells.items()}
+        means = [(name, "mean") for name in AGGREGATES]
+        cells = {cell: [by_metric(scores) for scores in runs] for cell, runs in self.cells.items()}
         # A task that cells judge differently has a column for each of its metrics.
-        judged = [key for own in cells.values() for scores in own for key in scores]
+        judged = [key for runs in cells.values() for scores in runs for key in scores]
         columns = [*dict.fromkeys(key for key in judged if key not in means), *means]
         for name, metric in columns:
             table.add_column(f"{name}\n{metric}", justify="right")
-        for cell, own in cells.items():
-            values = ([scores[key] for scores in own if key in scores] for key in columns)
-            table.add_row(cell, str(len(own)), *map(_spread, values))
+        for cell, runs in cells.items():
+            values = ([scores[key] for scores in runs if key in scores] for key in columns)
+            table.add_row(cell, str(len(runs)), *map(_spread, values))
         return table
 
 
-class LiveBoard(Board):
+@dataclass
+class LiveProgress(Progress):
     """The same as a table that is redrawn in place."""
 
-    def __init__(
-        self,
-        title: str,
-        total: int,
-        workers: int,
-        find: Callable[[str], Run],
-        console: Console | None = None,
-    ):
-        super().__init__(title, total, workers, find)
-        self.console = console or Console(stderr=True)
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+
+    def __post_init__(self) -> None:
         self.live = Live(console=self.console, refresh_per_second=2, transient=True)
         self.live.start()
 
@@ -138,29 +131,29 @@ class LiveBoard(Board):
         counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n)
         head = f"{counts or '0 done'} of {self.total}; {len(running)} running; {self.left()}"
         now = Table(box=None, padding=(0, 2), show_header=False)
-        for order in running:
-            now.add_row(f"  {order.name}", self._place(order))
+        for spec in running:
+            now.add_row(f"  {spec.name}", self._place(spec))
         self.live.update(Group(self.table(), Text(head.strip("; ")), now))
 
     def close(self) -> None:
         self.live.stop()
 
-    def _place(self, order: RunSpec) -> str:
+    def _place(self, spec: RunSpec) -> str:
         """How far a run has come, by its log."""
         step, scores = 0, ""
         try:
-            for entry in self.find(order.name).metrics():
+            for entry in self.find(spec.name).metrics():
                 step = entry.get("step", step)
                 scores = one_line(entry["dev"]) if "dev" in entry else scores
         except (UserError, OSError):
             return "..."
-        steps = order.recipe.training.steps
+        steps = spec.recipe.training.steps
         return f"step {step}{f' of {steps}' if steps else ''}  {scores}"
 
 
-def for_terminal(title: str, total: int, workers: int, find: Callable[[str], Run]) -> Board:
+def for_terminal(title: str, total: int, workers: int, find: Callable[[str], Run]) -> Progress:
     """A live table where someone watches, lines where a file does."""
-    kind = LiveBoard if sys.stderr.isatty() else Board
+    kind = LiveProgress if sys.stderr.isatty() else Progress
     return kind(title, total, workers, find)
 
 

@@ -1,4 +1,4 @@
-"""Grid: what a survey file asks for, down to the recipe of every run.
+"""A survey's file: what it may say, and what it comes to at a budget.
 
 A survey names a base recipe and what varies: a grid over dotted keys, single cells by name, or a
 search; times seeds. Its budgets are sizes of it: the same questions, asked at less or more expense.
@@ -6,13 +6,8 @@ search; times seeds. Its budgets are sizes of it: the same questions, asked at l
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -21,20 +16,12 @@ from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
 from bough.recipe import yaml
-from bough.recipe.loader import Draft, mapped
+from bough.recipe.raw_settings import RawSettings, mapped
 from bough.recipe.recipe import Recipe
-from bough.recipe.tasks import misfit
+from bough.recipe.validation import misfit
+from bough.survey.cells import SEED, Overrides, RunSpec, check_name, grid, with_overrides
 
-SCORES = ("raw", "normalised")  # besides each task by its name
 COSTS = ("bytes_to_serve", "step_seconds", "training_seconds", "peak_memory")
-SEED = "training.seed"
-_LONGEST = 80  # characters of a cell's name: it becomes a folder's
-_NAME = re.compile(r"[A-Za-z0-9_@=+~-][A-Za-z0-9_.@=+~-]*")
-
-Overrides = dict[str, Any]  # dotted key -> value
-
-
-# --- the file ------------------------------------------------------------------------------------
 
 
 def _seeds(value: object) -> object:
@@ -76,8 +63,8 @@ class Span(BaseModel):
     @model_validator(mode="after")
     def _ends_agree(self) -> Self:
         if not self.low < self.high or (self.log and self.low <= 0):
-            said = "and above 0 " if self.log else ""
-            raise misfit(f"expected low below high {said}(found {self.low:g} and {self.high:g})")
+            also = "and above 0 " if self.log else ""
+            raise misfit(f"expected low below high {also}(found {self.low:g} and {self.high:g})")
         if self.log and self.step is not None:
             raise misfit("log and step do not go together; leave one out")
         return self
@@ -137,19 +124,19 @@ class Survey(BaseModel):
         """A survey from a file or a dict, its base recipe within it."""
         if isinstance(source, Survey):
             return source
-        draft = Draft.read(source, _keys, "survey", "recipe")
+        settings = RawSettings.read(source, _keys, "survey", "recipe")
         try:
-            survey = cls.model_validate(draft.data)
+            survey = cls.model_validate(settings.data)
         except ValidationError as fault:
-            raise draft.mistake(fault.errors()) from None
-        recipe = _base(survey.recipe, draft.folder, draft.said)
+            raise settings.user_error(fault.errors()) from None
+        recipe = _base(survey.recipe, settings.folder, settings.name)
         return survey.model_copy(update={"recipe": mapped(recipe, lambda text, _: text)})
 
     def resolved(self, budget: str | None = None, threads: int | None = None) -> Survey:
         """One size of it, every cell written out, on a base that is complete."""
         budget = budget or next(iter(self.budgets), None)
         size = self._budget(budget)
-        base = applied(Recipe.read(self.recipe), self.fixed | size.fixed, "fixed")
+        base = with_overrides(self.base, self.fixed | size.fixed, "fixed")
         if base.threads is None and threads is not None:
             base = base.model_copy(update={"threads": threads})
         search = self.search
@@ -161,12 +148,9 @@ class Survey(BaseModel):
                     f"budgets.{budget}.vary: {key} is no key of `vary`, which has "
                     f"{listed(list(self.vary)) or 'none'}{nearest(key, self.vary)}"
                 )
-        cells = _grid(self.vary | size.vary)
+        cells = grid(self.vary | size.vary)
         for name in [*self.cells, *(name for name in size.cells if name not in self.cells)]:
-            if not _NAME.fullmatch(name) or len(name) > _LONGEST:
-                raise UserError(
-                    f"cells: {name!r} is to be a folder's name; use letters, digits, - and _ only"
-                )
+            check_name(name)
             if name in cells:
                 raise UserError(f"cells: {name!r} is in the grid already; give it another name")
             cells[name] = self.cells.get(name, {}) | size.cells.get(name, {})
@@ -176,11 +160,11 @@ class Survey(BaseModel):
             raise UserError(
                 "a survey is either a search or made of cells; leave `search` out or them"
             )
-        if any(SEED in own for own in (*cells.values(), search.space if search else {})):
+        if any(SEED in keys for keys in (*cells.values(), search.space if search else {})):
             raise UserError(f"{SEED} cannot vary by itself; name the seeds in `seeds`")
         return self.model_copy(
             update={
-                "recipe": mapped(_anchored(base), lambda text, _: text),
+                "recipe": mapped(base.anchored(), lambda text, _: text),
                 "fixed": {},
                 "vary": {},
                 "cells": cells,
@@ -203,18 +187,14 @@ class Survey(BaseModel):
     def base(self) -> Recipe:
         return Recipe.read(self.recipe)
 
-    def orders(self) -> list[RunSpec]:
+    def run_specs(self) -> list[RunSpec]:
         """Every run of a resolved survey, all cells with the first seed first."""
         base = self.base
         return [
-            self.order(base, name, overrides, seed)
+            RunSpec.of(base, name, overrides, seed)
             for seed in self.seeds
             for name, overrides in self.cells.items()
         ]
-
-    def order(self, base: Recipe, cell: str, overrides: Overrides, seed: int) -> RunSpec:
-        """The run of one cell with one seed."""
-        return RunSpec(cell, seed, applied(base, overrides | {SEED: seed}, f"cell {cell!r}"))
 
     def dump(self) -> str:
         """The survey as YAML; reading it gives an equal survey."""
@@ -234,156 +214,20 @@ def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:
     return None
 
 
-def _base(recipe: str | dict[str, Any], folder: Path | None, said: str) -> Recipe:
+def _base(recipe: str | dict[str, Any], folder: Path | None, source: str) -> Recipe:
     """The base recipe; a relative path starts at the survey's file, or here."""
     places = [*([folder] if folder is not None else []), Path()]
     if isinstance(recipe, str):
-        found = [place / recipe for place in places if (place / recipe).is_file()]
-        if not found:
-            looked = " and ".join(str((place / recipe).absolute()) for place in places)
-            raise UserError(f"{said}: recipe {recipe!r}: no such file, looked for {looked}")
-        return Recipe.read(found[0])
+        files = [place / recipe for place in places]
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            looked = " and ".join(str(file.absolute()) for file in files)
+            raise UserError(f"{source}: recipe {recipe!r}: no such file, looked for {looked}")
+        return Recipe.read(file)
     data = Path(str(recipe.get("data", ".")))
     if not data.is_dir() and (places[0] / data).is_dir():
         recipe = {**recipe, "data": str(places[0] / data)}
     try:
         return Recipe.read(recipe)
-    except UserError as mistake:
-        raise UserError(f"{said}: recipe: {mistake}") from None
-
-
-def _anchored(recipe: Recipe) -> Recipe:
-    """With an encoder's folder by its full path, so that the survey goes on from anywhere."""
-    folder = Path(recipe.encoder).expanduser()
-    if not folder.is_dir():
-        return recipe
-    return recipe.model_copy(update={"encoder": str(folder.resolve())})
-
-
-def applied(base: Recipe, overrides: Overrides, where: str) -> Recipe:
-    """The recipe with keys changed. `tasks` as a list keeps these tasks, `tasks.*` is each."""
-    texts = []
-    for key, value in overrides.items():
-        if key == "tasks" and isinstance(value, list | tuple):
-            base = _only(base, [str(name) for name in value], where)
-    for key, value in overrides.items():
-        if key == "tasks" and isinstance(value, list | tuple):
-            continue
-        said = json.dumps(value, ensure_ascii=False)
-        first, star, rest = key.partition(".*.")
-        if star and first == "tasks":
-            texts += [f"tasks.{name}.{rest}={said}" for name in base.tasks]
-        else:
-            texts.append(f"{key}={said}")
-    try:
-        return _anchored(Recipe.read(base, texts))
-    except UserError as mistake:
-        raise UserError(f"{where}: {str(mistake).removeprefix('--set ')}") from None
-
-
-def _only(base: Recipe, names: Sequence[str], where: str) -> Recipe:
-    """The recipe of some of its tasks; the loss weights of the others go with them."""
-    for name in names:
-        if name not in base.tasks:
-            known = listed(list(base.tasks))
-            raise UserError(f"{where}: no task {name!r}, only {known}{nearest(name, base.tasks)}")
-    if not names:
-        raise UserError(f"{where}: `tasks` is empty; name at least one")
-    weights = {name: w for name, w in base.training.weights.items() if name in names}
-    training = base.training.model_copy(update={"weights": weights})
-    tasks = {name: base.tasks[name] for name in names}
-    return base.model_copy(update={"tasks": tasks, "training": training})
-
-
-# --- cells and runs ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """A run that is wanted."""
-
-    cell: str
-    seed: int
-    recipe: Recipe
-
-    @property
-    def name(self) -> str:
-        return f"{self.cell}-s{self.seed}"
-
-
-def _grid(vary: Values) -> dict[str, Overrides]:
-    """A cell for every combination of the values, under a name that tells it."""
-    if not vary:
-        return {}
-    cells: dict[str, Overrides] = {}
-    for values in itertools.product(*vary.values()):
-        overrides = dict(zip(vary, values, strict=True))
-        name = short = label(overrides)
-        number = 2
-        while name in cells:
-            name, number = f"{short}-{number}", number + 1
-        cells[name] = overrides
-    return cells
-
-
-def label(overrides: Overrides) -> str:
-    """A name for a cell, fit for a folder: `split@3_lr=0.0001`."""
-    keys = [key.split(".")[-1] for key in overrides]
-    parts = []
-    for key, last in zip(overrides, keys, strict=True):
-        told = _told(overrides[key])
-        short = last if keys.count(last) == 1 else ".".join(key.split(".")[-2:])
-        parts.append(told if key in ("plan", "tasks") else f"{short}={told}")
-    whole = re.sub(r"[^A-Za-z0-9_.@=+~-]+", "-", "_".join(parts)).strip("-.") or "cell"
-    if len(whole) <= _LONGEST:
-        return whole
-    digest = hashlib.sha256(json.dumps(overrides, sort_keys=True).encode()).hexdigest()[:8]
-    return f"{whole[: _LONGEST - 9]}-{digest}"
-
-
-def named(text: str, cells: Iterable[str]) -> str | None:
-    """The cell that is meant, by its name or by its label in a comparison: `split@3, lr=0.0001`."""
-    cells = list(cells)
-    if text in cells:
-        return text
-    found = [cell for cell in cells if _words(cell) == _words(text)]
-    return found[0] if len(found) == 1 else None
-
-
-def _words(text: str) -> list[str]:
-    """What a cell's name and its label have in common: the order and the signs between differ."""
-    return sorted(re.findall(r"[A-Za-z0-9.@=+~]+", text.replace("tasks=", "")))
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "+".join(f"{key}-{_told(own)}" for key, own in value.items())
-    if isinstance(value, list | tuple):
-        return "+".join(map(_told, value))
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def check(recipes: Iterable[Recipe]) -> None:
-    """Refuse at once what would fail a run later: plans, the data folder."""
-    from bough.model.network import plan_of
-    from bough.model.pretrained import find
-    from bough.plan.encoder_shape import Shape
-
-    shapes: dict[str, Shape | None] = {}
-    seen: set[str] = set()
-    for recipe in recipes:
-        key = json.dumps([recipe.encoder, recipe.plan, list(recipe.tasks), recipe.data])
-        if key in seen:
-            continue
-        seen.add(key)
-        assert recipe.root
-        if recipe.encoder not in shapes:
-            try:
-                shapes[recipe.encoder] = Shape.read(find(recipe.encoder))
-            except UserError:  # the run that needs it says so
-                shapes[recipe.encoder] = None
-        shape = shapes[recipe.encoder]
-        if shape is not None:
-            plan_of(recipe.plan, recipe.tasks, shape)
+    except UserError as error:
+        raise UserError(f"{source}: recipe: {error}") from None

@@ -6,7 +6,6 @@ Each is a survey file in `recipes/studies`; its keys `asks`, `printed` and `foun
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -15,18 +14,6 @@ from rich.text import Text
 
 from bough.errors import UserError
 from bough.survey.spec import Survey
-
-
-@dataclass(frozen=True)
-class Study:
-    """A survey file, and the survey that it holds."""
-
-    file: Path
-    survey: Survey
-
-    @property
-    def name(self) -> str:
-        return self.file.stem
 
 
 def folder() -> Path:
@@ -38,31 +25,29 @@ def folder() -> Path:
     raise UserError("the studies are not here; get them with bough's sources, in recipes/studies")
 
 
-def every() -> list[Study]:
-    """All studies, by name."""
-    return [Study(file, Survey.read(file)) for file in sorted(folder().glob("*.yaml"))]
+def every() -> dict[Path, Survey]:
+    """All studies by their files."""
+    return {file: Survey.read(file) for file in sorted(folder().glob("*.yaml"))}
 
 
 def show() -> None:
     """Print what each asks, what was printed, what we found, and the command."""
     # Where there is no terminal to fit, lines are as long as a page is wide.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
-    for study in every():
-        told = study.survey
-        cells = told.resolved(next(iter(told.budgets), None))
-        number = cells.search.trials if cells.search is not None else len(cells.cells)
-        size = "trials" if cells.search is not None else "cells"
-        seeds = "1 seed" if len(cells.seeds) == 1 else f"{len(cells.seeds)} seeds"
-        console.print(f"[bold]{study.name}[/]  [dim]{number} {size}, {seeds}[/]")
+    for file, survey in every().items():
+        resolved = survey.resolved()
+        search, seeds = resolved.search, len(resolved.seeds)
+        size = f"{len(resolved.cells)} cells" if search is None else f"{search.trials} trials"
+        console.print(f"[bold]{file.stem}[/]  [dim]{size}, {seeds} seed{'s' * (seeds > 1)}[/]")
         words = Table.grid(padding=(0, 1))
         for head, text in (
-            ("asks", told.asks),
-            ("printed", told.printed),
-            ("found", told.found or "not run yet"),
+            ("asks", survey.asks),
+            ("printed", survey.printed),
+            ("found", survey.found or "not run yet"),
         ):
             words.add_row(f"  {head}:", Text(" ".join(text.split())))
         console.print(words)
-        console.print(f"  [green]bough survey {_short(study.file)}[/]\n", soft_wrap=True)
+        console.print(f"  [green]bough survey {_short(file)}[/]\n", soft_wrap=True)
     console.print(
         "Sizes: --budget small (MiniLM on a CPU, minutes a run; the usual one), medium,\n"
         "full (BERT-base, as printed), smoke (a few steps). BOUGH_DATA names the data's folder.",

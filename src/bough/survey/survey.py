@@ -22,10 +22,12 @@ from rich.text import Text
 from bough.comparison.groups import find_runs, finished, group
 from bough.errors import UserError, listed, nearest
 from bough.recipe.recipe import Recipe
-from bough.survey import progress, spec
-from bough.survey.launcher import Folder, Keep, Launcher, Listed
-from bough.survey.search import Trials, corners
-from bough.survey.spec import RunSpec, Survey
+from bough.survey import cells, progress
+from bough.survey.cells import RunSpec
+from bough.survey.launcher import GridScheduler, Keep, Launcher
+from bough.survey.search import SearchScheduler, corners
+from bough.survey.spec import Survey
+from bough.survey.survey_dir import SurveyDir
 from bough.system import cores
 
 
@@ -48,8 +50,10 @@ class Result:
         if self.pruned:
             lines[0] += f", {self.pruned} were stopped as hopeless"
         if self.failed:
-            said = f"{self.failed} failed: see {self.folder / 'failures'}"
-            lines.append(f"{said}; try them again with: bough survey {place} --retry")
+            lines.append(
+                f"{self.failed} failed: see {self.folder / 'failures'}; try them again with: "
+                f"bough survey {place} --retry"
+            )
         if self.done:
             base = f" --baseline {shlex.quote(self.baseline)}" if self.baseline else ""
             page = shlex.quote(str(self.folder / "report.html"))
@@ -72,47 +76,40 @@ def conduct(
     if keep not in get_args(Keep):
         raise UserError(f"--keep {keep!r}: expected {', '.join(get_args(Keep))}")
     folder, survey = prepare(source, out, budget, workers)
-    with folder.held():
+    with folder.locked():
         folder.settle(survey)
-        work: Listed | Trials
-        ended: list[tuple[RunSpec, str]]
+        scheduler: GridScheduler | SearchScheduler
+        known: list[tuple[RunSpec, str]]
         if survey.search is not None:
             if only:
                 raise UserError("--only names cells, and a search finds its own; leave it out")
-            work = Trials(survey, folder, retry)
-            total, ended = work.total, [*work.known()]
+            scheduler = SearchScheduler(survey, folder, retry)
+            total, known = scheduler.total, [*scheduler.ended_before()]
         else:
-            orders = chosen(survey, only)
-            for order in orders if retry else ():
-                folder.failure(order.name).unlink(missing_ok=True)
-            work = Listed(orders, folder)
-            total, ended = len(orders), [(o, folder.state(o.name)) for o in orders]
+            specs = chosen(survey, only)
+            for spec in specs if retry else ():
+                folder.failure(spec.name).unlink(missing_ok=True)
+            scheduler = GridScheduler(specs, folder)
+            total, known = len(specs), [(s, folder.state(s.name)) for s in specs]
         shown = progress.for_terminal(folder.path.name, total, workers, folder.run)
-        fleet = Launcher(folder, workers, shown, cast(Keep, keep))
+        launcher = Launcher(scheduler, folder, workers, shown, cast(Keep, keep))
         try:
-            for order, state in ended:
+            for spec, state in known:
                 if state in ("done", "failed", "pruned"):
-                    shown.known(order, state)
+                    shown.count(spec, state)
                 if state == "done":
-                    fleet.tidy(order)
-            ended_all = fleet.run(work)
+                    launcher.tidy(spec)
+            complete = launcher.run()
         finally:
             shown.close()
     console = _console()
     if shown.cells:
         console.print(shown.table())
-    if isinstance(work, Trials):
-        _print_best(work, console)
-    counts = shown.counts
-    return Result(
-        folder.path,
-        counts["done"],
-        counts["failed"],
-        counts["pruned"],
-        total,
-        not ended_all,
-        baseline(folder, survey),
-    )
+    if isinstance(scheduler, SearchScheduler):
+        _print_best(scheduler, console)
+    done, failed, pruned = (shown.counts[outcome] for outcome in ("done", "failed", "pruned"))
+    base = baseline(folder, survey)
+    return Result(folder.path, done, failed, pruned, total, not complete, base)
 
 
 def show(
@@ -130,13 +127,12 @@ def show(
         for key, values in survey.search.space.items():
             console.print(f"  {key}: {values}", markup=False)
         return
-    orders = chosen(survey, only)
     table = Table(box=SIMPLE_HEAD, title=str(folder.path), title_justify="left")
     for heading in ("run", "state", "what sets it apart"):
         table.add_column(heading)
-    for order in orders:
-        keys = ", ".join(f"{key}: {value}" for key, value in survey.cells[order.cell].items())
-        table.add_row(*(Text(part) for part in (order.name, folder.state(order.name), keys)))
+    for spec in chosen(survey, only):
+        keys = ", ".join(f"{key}: {value}" for key, value in survey.cells[spec.cell].items())
+        table.add_row(*map(Text, (spec.name, folder.state(spec.name), keys)))
     console.print(table)
     console.print(f"{len(survey.cells)} cells x {len(survey.seeds)} seeds")
 
@@ -146,11 +142,11 @@ def prepare(
     out: str | os.PathLike[str] | None,
     budget: str | None,
     workers: int,
-) -> tuple[Folder, Survey]:
+) -> tuple[SurveyDir, Survey]:
     """The directory, and what is to be run in it; refused if a part of it cannot work."""
     path = Path(source).expanduser()
     if path.is_dir():
-        folder = Folder(path)
+        folder = SurveyDir(path)
         survey = folder.survey
         if survey is None:
             raise UserError(
@@ -162,13 +158,13 @@ def prepare(
     asked = Survey.read(path)
     chosen = budget or next(iter(asked.budgets), None)
     place = Path(out) if out is not None else _place(path, chosen)
-    folder = Folder(place.expanduser())
+    folder = SurveyDir(place.expanduser())
     old = folder.survey
     # A survey keeps its number of threads: step times of its runs are to be compared.
     threads = old.base.threads if old is not None else max(1, cores() // workers)
     survey = asked.resolved(budget, threads)
     if old != survey:
-        spec.check(recipes(survey))
+        cells.check(recipes(survey))
     if budget is None and len(asked.budgets) > 1:
         others = [name for name in asked.budgets if name != chosen]
         print(f"budget: {chosen} (there is also {listed(others)})", file=sys.stderr)
@@ -178,30 +174,31 @@ def prepare(
 def recipes(survey: Survey) -> list[Recipe]:
     """The recipes of a resolved survey; of a search, some that have all of its values."""
     if survey.search is None:
-        return [order.recipe for order in survey.orders()]
+        return [spec.recipe for spec in survey.run_specs()]
     base = survey.base
-    return [spec.applied(base, keys, "search.space") for keys in corners(survey.search)]
+    spaces = corners(survey.search)
+    return [cells.with_overrides(base, keys, "search.space") for keys in spaces]
 
 
 def chosen(survey: Survey, only: Sequence[str]) -> list[RunSpec]:
     """The runs of the cells asked for, or all."""
-    cells = {name: spec.named(name, survey.cells) for name in only}
-    for name, cell in cells.items():
+    named = {name: cells.find_cell(name, survey.cells) for name in only}
+    for name, cell in named.items():
         if cell is None:
             known = listed(list(survey.cells), 30)
             raise UserError(f"no cell {name!r}; there is {known}{nearest(name, survey.cells)}")
-    return [order for order in survey.orders() if not only or order.cell in cells.values()]
+    return [spec for spec in survey.run_specs() if not only or spec.cell in named.values()]
 
 
-def baseline(folder: Folder, survey: Survey) -> str | None:
+def baseline(folder: SurveyDir, survey: Survey) -> str | None:
     """The survey's baseline as a comparison calls it now, if the file names it by its cell."""
-    cell = spec.named(survey.baseline or "", survey.cells)
-    own = {folder.run(f"{cell}-s{seed}") for seed in survey.seeds}
-    if not any(run.finished for run in own):
+    cell = cells.find_cell(survey.baseline or "", survey.cells)
+    of_cell = {folder.run(f"{cell}-s{seed}") for seed in survey.seeds}
+    if not any(run.finished for run in of_cell):
         return survey.baseline
     runs, _ = finished(find_runs([folder.path]))
     variants, _ = group(runs, [Recipe.read(run.recipe_file) for run in runs])
-    return next((v.label for v in variants if own & {*v.runs}), survey.baseline)
+    return next((v.label for v in variants if of_cell & {*v.runs}), survey.baseline)
 
 
 def _place(path: Path, budget: str | None) -> Path:
@@ -213,10 +210,10 @@ def _console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
 
 
-def _print_best(work: Trials, console: Console) -> None:
-    aims = work.search.objectives
+def _print_best(scheduler: SearchScheduler, console: Console) -> None:
+    aims = scheduler.search.objectives
     console.print("No other trial is better in every aim:" if len(aims) > 1 else "Best trial:")
-    for name, values, keys in work.best():
-        gave = "  ".join(f"{aim} {value:.4g}" for aim, value in zip(aims, values, strict=True))
-        said = "  ".join(f"{key}={value}" for key, value in keys.items())
-        console.print(f"  {name}  {gave}  ({said})", markup=False)
+    for name, values, keys in scheduler.best():
+        reached = "  ".join(f"{aim} {value:.4g}" for aim, value in zip(aims, values, strict=True))
+        settings = "  ".join(f"{key}={value}" for key, value in keys.items())
+        console.print(f"  {name}  {reached}  ({settings})", markup=False)

@@ -13,13 +13,12 @@ import torch
 from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.files import DiskFullError
-from bough.inference.torch_model import load
-from bough.model import pretrained as encoders
+from bough.inference.load import load_torch
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS
 from bough.runs.console import Display, Silent, progress
 from bough.runs.run_dir import Run, Writer
-from bough.training.evaluate import predict, score
+from bough.scoring.evaluate import predict, score
 from bough.training.trainer import FORM, Failed, Trainer
 
 
@@ -29,22 +28,51 @@ def train(
     overrides: Sequence[str] = (),
     display: Display | None = None,
 ) -> Run:
-    """Train what the recipe says and return its run directory."""
-    told = _anchored(Recipe.read(recipe, overrides))
+    """Train what a recipe says.
+
+    Args:
+        recipe: A YAML file, a mapping of the same keys, or a `Recipe`.
+        out: The run's directory; else `runs/RECIPE'S-NAME`.
+        overrides: Settings `a.b=c`, as those of `bough train --set`.
+        display: What is told of every step; nothing by default.
+
+    Returns:
+        The finished run; `bough.load` opens its model.
+
+    Raises:
+        UserError: The recipe or its data cannot be used, or `out` has a run already.
+
+    Example:
+        >>> run = bough.train("recipe.yaml", out="runs/split", overrides=["plan=split@1"])
+        >>> run.plan, run.finished
+        ('split@1', True)
+    """
+    resolved = Recipe.read(recipe, overrides).anchored()
     writer = Writer.start(Path(out).expanduser() if out is not None else new_folder(recipe))
-    with _closing(writer, display or Silent()) as shown:
-        Trainer(told, writer, shown, None).run()
+    with _closing(writer, display or Silent()) as shown, _threads(resolved.threads):
+        Trainer(resolved, writer, shown, None).run()
     return writer.run
 
 
 def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Run:
-    """Go on with a run that was stopped or killed, as if nothing had happened."""
+    """Go on with a run that was stopped or killed, as if nothing had happened.
+
+    Args:
+        folder: The run's directory.
+        display: What is told of every step; nothing by default.
+
+    Example:
+        >>> bough.resume("runs/stopped").finished
+        True
+    """
     run = Run.open(folder)
     if run.finished:
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
     writer = Writer.resume(run.folder)
     with _closing(writer, display or Silent()) as shown:
-        Trainer(Recipe.read(run.recipe_file), writer, shown, _state(run)).run()
+        recipe = Recipe.read(run.recipe_file)
+        with _threads(recipe.threads):
+            Trainer(recipe, writer, shown, _state(run)).run()
     return run
 
 
@@ -54,18 +82,15 @@ def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
     if split not in SPLITS:
         raise UserError(f"--split {split!r}: expected {', '.join(SPLITS)}")
     data = Data.gather(Recipe.read(run.recipe_file), [split])
-    model = load(run.folder)
-    examples = {
-        n: e
-        for n, e in data.examples(split, model.tokenizer, model.longest).items()
-        if e.targets is not None
-    }
+    model = load_torch(run)
+    every = data.examples(split, model.tokenizer, model.longest)
+    examples = {name: source for name, source in every.items() if source.targets is not None}
     if not examples:
         raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
-    found = predict(
+    predicted = predict(
         model.network, examples, lambda passes: progress(passes, len(passes), "judging")
     )
-    return score(model.tasks, examples, found, intervals=True)
+    return score(model.tasks, examples, predicted, intervals=True)
 
 
 def new_folder(recipe: object) -> Path:
@@ -109,9 +134,13 @@ def _closing(writer: Writer, display: Display) -> Iterator[Display]:
         writer.close()
 
 
-def _anchored(recipe: Recipe) -> Recipe:
-    """With an encoder's folder by its full path, so that a run can be resumed from anywhere."""
-    folder = Path(recipe.encoder).expanduser()
-    if recipe.encoder == encoders.MINILM or not folder.is_dir():
-        return recipe
-    return recipe.model_copy(update={"encoder": str(folder.resolve())})
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Torch's threads are the process's: the run has its own number, the caller gets his back."""
+    before = torch.get_num_threads()
+    if number is not None:
+        torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -56,7 +56,7 @@ class Combiner:
         generator: torch.Generator,
     ):
         self.tasks = tuple(tasks)
-        self.surgeon = GradientWeighting(method, generator)
+        self.weighting = GradientWeighting(method, generator)
         self.groups = _by_users(groups, self.tasks)
         self._parameters = [p for group in self.groups for p in group.parameters]
         self._taken: dict[nn.Parameter, dict[str, Tensor]] = {}
@@ -67,7 +67,7 @@ class Combiner:
     @property
     def apart(self) -> bool:
         """Whether every task needs a backward of its own; a sum may take several at once."""
-        return self.surgeon.name != "sum"
+        return self.weighting.name != "sum"
 
     @torch.no_grad()
     def take(self, *tasks: str) -> None:
@@ -77,7 +77,7 @@ class Combiner:
         task's head, which only its own task may move.
         """
         if len(tasks) > 1 and self.apart:
-            raise ValueError(f"{self.surgeon.name} needs one backward per task")
+            raise ValueError(f"{self.weighting.name} needs one backward per task")
         if self._settled:
             raise RuntimeError("gradients are taken before cosines and finish, not after")
         key = tasks[0] if len(tasks) == 1 else _TOGETHER
@@ -87,8 +87,8 @@ class Combiner:
                 gradient, parameter.grad = parameter.grad, None
                 if gradient is None or not used:
                     continue
-                held = self._taken.setdefault(parameter, {})
-                held[key] = _plus(held[key], gradient) if key in held else gradient
+                taken = self._taken.setdefault(parameter, {})
+                taken[key] = _plus(taken[key], gradient) if key in taken else gradient
 
     @torch.no_grad()
     def cosines(
@@ -100,52 +100,54 @@ class Combiner:
         share nothing there, or of which one has no gradient, are left out.
         """
         self._settle()
-        found: dict[str, dict[str, float]] = {}
+        cosines: dict[str, dict[str, float]] = {}
         for place, parameters in (places or {g.name: g.parameters for g in self.groups}).items():
             keys = self._present(parameters)
             if _TOGETHER in keys:
                 raise ValueError("cosines need one backward per task")
             gram = self._gram(parameters, keys)
             lengths = gram.diagonal().sqrt()
-            held = [self._taken[p].keys() for p in parameters if p in self._taken]
+            taken = [self._taken[p].keys() for p in parameters if p in self._taken]
             pairs = {
                 f"{keys[i]}+{keys[j]}": float(gram[i, j] / (lengths[i] * lengths[j]))
                 for i in range(len(keys))
                 for j in range(i + 1, len(keys))
                 if lengths[i] > 0 and lengths[j] > 0
-                if any({keys[i], keys[j]} <= own for own in held)
+                if any({keys[i], keys[j]} <= present for present in taken)
             }
             if pairs:
-                found[place] = pairs
-        return found
+                cosines[place] = pairs
+        return cosines
 
     @torch.no_grad()
     def finish(self) -> dict[str, dict[str, float]]:
-        """Combine what was taken into `.grad`; tells the coefficients of each group with several
-        tasks present."""
+        """Combine what was taken into `.grad`; returns the coefficients of each group with
+        several tasks present."""
         self._settle()
-        told: dict[str, dict[str, float]] = {}
+        coefficients: dict[str, dict[str, float]] = {}
         for group in self.groups:
             keys = self._present(group.parameters)
             if len(keys) > 1:
-                gram = self._gram(group.parameters, keys) if self.surgeon.looks else None
-                factors = self.surgeon.coefficients(group.name, keys, gram)
-                told[group.name] = dict(zip(keys, factors, strict=True))
+                gram = self._gram(group.parameters, keys) if self.weighting.looks else None
+                factors = self.weighting.coefficients(group.name, keys, gram)
+                coefficients[group.name] = dict(zip(keys, factors, strict=True))
             for parameter in group.parameters:
-                held = self._taken.get(parameter)
-                if held is not None:
-                    parameter.grad = self._whole(parameter, _add_up(held, told.get(group.name)))
+                taken = self._taken.get(parameter)
+                if taken is not None:
+                    parameter.grad = self._whole(
+                        parameter, _add_up(taken, coefficients.get(group.name))
+                    )
         self._taken.clear()
         self._rows.clear()
         self._settled = False
-        return told
+        return coefficients
 
     def state_dict(self) -> dict[str, Any]:
         """What the method remembers between steps."""
-        return self.surgeon.state_dict()
+        return self.weighting.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.surgeon.load_state_dict(state)
+        self.weighting.load_state_dict(state)
 
     def _present(self, parameters: Iterable[nn.Parameter]) -> list[str]:
         """The tasks that have a gradient here, in the tasks' order."""
@@ -159,14 +161,14 @@ class Combiner:
             (i, j): [] for i in range(m) for j in range(i, m)
         }
         for parameter in parameters:
-            held = self._taken.get(parameter, {})
-            here = [i for i, key in enumerate(keys) if key in held]
-            parts = (_single(held[keys[i]]).reshape(-1).split(_CHUNK) for i in here)
+            taken = self._taken.get(parameter, {})
+            here = [i for i, key in enumerate(keys) if key in taken]
+            parts = (_single(taken[keys[i]]).reshape(-1).split(_CHUNK) for i in here)
             for chunk in zip(*parts, strict=True):
-                own = dict(zip(here, chunk, strict=True))
+                pieces = dict(zip(here, chunk, strict=True))
                 for (i, j), sums in dots.items():
-                    if i in own and j in own:
-                        sums.append(torch.dot(own[i], own[j]))
+                    if i in pieces and j in pieces:
+                        sums.append(torch.dot(pieces[i], pieces[j]))
         gram = torch.zeros(m, m, dtype=torch.float64)
         for (i, j), sums in dots.items():
             if sums:
@@ -179,9 +181,9 @@ class Combiner:
             return
         if distributed.is_available() and distributed.is_initialized():
             self._average()
-        for parameter, held in self._taken.items():
-            if any(gradient.is_sparse for gradient in held.values()):
-                self._align(parameter, held)
+        for parameter, taken in self._taken.items():
+            if any(gradient.is_sparse for gradient in taken.values()):
+                self._align(parameter, taken)
         self._settled = True
 
     def _average(self) -> None:
@@ -196,30 +198,30 @@ class Combiner:
             chosen = [p for p, there in zip(self._parameters, present, strict=True) if there]
             if not chosen:
                 continue
-            held = [self._taken.setdefault(p, {}) for p in chosen]
+            taken = [self._taken.setdefault(p, {}) for p in chosen]
             dense = [
-                h.pop(key).to_dense() if key in h else torch.zeros_like(p)
-                for p, h in zip(chosen, held, strict=True)
+                by_task.pop(key).to_dense() if key in by_task else torch.zeros_like(p)
+                for p, by_task in zip(chosen, taken, strict=True)
             ]
             flat = torch.cat([gradient.reshape(-1) for gradient in dense])
             distributed.all_reduce(flat)
             flat /= distributed.get_world_size()
             parts = flat.split([p.numel() for p in chosen])
-            for parameter, h, part in zip(chosen, held, parts, strict=True):
-                h[key] = part.view_as(parameter)
+            for parameter, by_task, part in zip(chosen, taken, parts, strict=True):
+                by_task[key] = part.view_as(parameter)
 
-    def _align(self, parameter: nn.Parameter, held: dict[str, Tensor]) -> None:
+    def _align(self, parameter: nn.Parameter, taken: dict[str, Tensor]) -> None:
         """Sparse gradients of one parameter as dense ones over the rows that any of them has."""
-        if not all(gradient.is_sparse for gradient in held.values()):
-            for key in held:
-                held[key] = held[key].to_dense()
+        if not all(gradient.is_sparse for gradient in taken.values()):
+            for key in taken:
+                taken[key] = taken[key].to_dense()
             return
-        indices = [gradient._indices()[0] for gradient in held.values()]
+        indices = [gradient._indices()[0] for gradient in taken.values()]
         rows, places = torch.unique(torch.cat(indices), return_inverse=True)
-        own = places.split([len(part) for part in indices])
-        for (key, gradient), place in zip(list(held.items()), own, strict=True):
+        split = places.split([len(part) for part in indices])
+        for (key, gradient), place in zip(list(taken.items()), split, strict=True):
             values = gradient._values()
-            held[key] = values.new_zeros(len(rows), *values.shape[1:]).index_add_(0, place, values)
+            taken[key] = values.new_zeros(len(rows), *values.shape[1:]).index_add_(0, place, values)
         self._rows[parameter] = rows
 
     def _whole(self, parameter: nn.Parameter, gradient: Tensor) -> Tensor:
@@ -245,9 +247,11 @@ def _by_users(groups: Iterable[Group], tasks: tuple[str, ...]) -> tuple[Group, .
         if not users or len(users) != len(set(group.users)):
             raise ValueError(f"the users of a group, {group.users}, are not among {tasks}")
         merged.setdefault(users, []).extend(group.parameters)
-    if len({id(p) for own in merged.values() for p in own}) < sum(map(len, merged.values())):
+    if len({id(p) for members in merged.values() for p in members}) < sum(
+        map(len, merged.values())
+    ):
         raise ValueError("a parameter belongs to exactly one group, once")
-    return tuple(Group(users, tuple(own)) for users, own in merged.items())
+    return tuple(Group(users, tuple(members)) for users, members in merged.items())
 
 
 def _single(gradient: Tensor) -> Tensor:
@@ -261,9 +265,9 @@ def _plus(a: Tensor, b: Tensor) -> Tensor:
     return a + b if b.is_sparse else b.add_(a)
 
 
-def _add_up(held: Mapping[str, Tensor], factors: Mapping[str, float] | None) -> Tensor:
+def _add_up(taken: Mapping[str, Tensor], factors: Mapping[str, float] | None) -> Tensor:
     """The gradients times their factors, summed in the place of the first."""
-    (key, whole), *others = held.items()
+    (key, whole), *others = taken.items()
     if factors is None:
         return whole
     if factors[key] != 1:

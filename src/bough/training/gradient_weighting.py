@@ -42,7 +42,7 @@ class GradientWeighting:
     """Coefficients for one method, with what it remembers between steps."""
 
     def __init__(self, method: str, generator: torch.Generator):
-        self.name, self.number = methods.read(method, methods.COMBINATIONS)
+        self.name, self.number = methods.parse(method, methods.COMBINATIONS)
         self.generator = generator
         self.targets: dict[str, dict[str, float]] = {}  # GradVac's, by group and pair of tasks
 
@@ -72,11 +72,11 @@ class GradientWeighting:
             # loop: that stops the run and says so.
             return [1.0] * m
         # The solvers' thresholds are absolute: at unit size they mean the same for all losses.
-        found = self._solve(matrix / size, group, tasks)
+        weights = self._solve(matrix / size, group, tasks)
         if self.name == "fairgrad":
             # From G x = x^(-1/alpha) on the unit size back to the gradients' own.
-            found = found * size ** (-self.number / (1 + self.number))
-        return [float(w) for w in found]
+            weights = weights * size ** (-self.number / (1 + self.number))
+        return [float(w) for w in weights]
 
     def _solve(self, gram: Matrix, group: str, tasks: Sequence[str]) -> Vector:
         match self.name:
@@ -118,13 +118,13 @@ def pcgrad(gram: Matrix, order: Callable[[int], Sequence[int]]) -> Vector:
     m = len(gram)
     total = np.zeros(m)
     for i in range(m):
-        own = np.zeros(m)
-        own[i] = 1.0
+        mix = np.zeros(m)
+        mix[i] = 1.0
         for j in order(m):
-            against = float(gram[j] @ own)
+            against = float(gram[j] @ mix)
             if j != i and against < 0:
-                own[j] -= against / gram[j, j]
-        total += own
+                mix[j] -= against / gram[j, j]
+        total += mix
     return total
 
 
@@ -167,7 +167,7 @@ def cagrad(gram: Matrix, radius: float) -> Vector:
         length = math.sqrt(max(float(w @ pull), 1e-30))
         return float(along @ w) + reach * length, along + reach * pull / length
 
-    found = minimize(
+    solution = minimize(
         cost,
         np.full(m, 1 / m),
         jac=True,
@@ -176,7 +176,7 @@ def cagrad(gram: Matrix, radius: float) -> Vector:
         constraints=LinearConstraint(np.ones(m), 1, 1),
         options={"ftol": 1e-14, "maxiter": 200},
     )
-    w = np.asarray(found.x, dtype=np.float64)
+    w = np.asarray(solution.x, dtype=np.float64)
     length = math.sqrt(max(float(w @ gram @ w), 0.0))
     if length < 1e-4:
         # Some mix of the gradients vanishes: no step helps every task.
@@ -206,8 +206,8 @@ class Projector(DualConeProjector):
         def project(u: Vector) -> Vector:
             return u + nnls(root, -root @ u)[0]
 
-        found = np.apply_along_axis(project, -1, vectors.double().numpy())
-        return torch.from_numpy(found).to(vectors.dtype)
+        projected = np.apply_along_axis(project, -1, vectors.double().numpy())
+        return torch.from_numpy(projected).to(vectors.dtype)
 
 
 def _weights(weighting: Callable[[Tensor], Tensor], gram: Matrix) -> Vector:

@@ -38,8 +38,8 @@ class Weighting(ABC):
 
     def scale(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Each loss times its factor: what backward is to be called on."""
-        found = self._factors(losses)
-        self.factors = {task: self.weights[task] * found[task] for task in losses}
+        factors = self._factors(losses)
+        self.factors = {task: self.weights[task] * factors[task] for task in losses}
         return {task: loss * self.factors[task] for task, loss in losses.items()}
 
     @abstractmethod
@@ -253,7 +253,7 @@ class Famo(Learned):
 
 def parse(text: str, weights: Mapping[str, float], generator: torch.Generator) -> Weighting:
     """The weighting that `training.weighting` names, on top of each task's given weight."""
-    name, number = methods.read(text, methods.WEIGHTINGS)
+    name, number = methods.parse(text, methods.WEIGHTINGS)
     match name:
         case "static":
             return Static(weights)
@@ -279,13 +279,13 @@ def _values(losses: Mapping[str, Tensor]) -> dict[str, float]:
     if not (distributed.is_available() and distributed.is_initialized()):
         return {task: float(loss.detach()) for task, loss in losses.items()}
     every: list[dict[str, float] | None] = [None] * distributed.get_world_size()
-    own = {task: float(loss.detach()) for task, loss in losses.items()}
-    distributed.all_gather_object(every, own)
-    found: dict[str, list[float]] = {}
+    here = {task: float(loss.detach()) for task, loss in losses.items()}
+    distributed.all_gather_object(every, here)
+    everywhere: dict[str, list[float]] = {}
     for part in every:
         for task, loss in (part or {}).items():
-            found.setdefault(task, []).append(loss)
-    return {task: sum(seen) / len(seen) for task, seen in found.items()}
+            everywhere.setdefault(task, []).append(loss)
+    return {task: sum(seen) / len(seen) for task, seen in everywhere.items()}
 
 
 def _softmax(logits: Mapping[str, float]) -> dict[str, float]:

@@ -1,26 +1,18 @@
-"""How weights move: AdamW by groups, the course of the learning rate, clipping, and averaging.
+"""How weights move: AdamW by groups, and clipping.
 
-Each group of parameters carries its own factor of the learning rate (`scale`); the course over
-time is a pure function of the step, so there is no scheduler whose state could be lost. AdamW is
+Each group of parameters carries its own factor of the learning rate (`scale`). AdamW is
 https://arxiv.org/abs/1711.05101; matrices and embeddings decay, norms, biases and scalars do not.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
-
-from bough.errors import UserError, nearest
-
-SCHEDULES = ("constant", "linear", "cosine", "onecycle")
-# One-cycle starts at 1/25 of the peak and ends at a ten-thousandth of that; arXiv 1708.07120.
-_START, _END = 1 / 25, 1 / 25e4
+from torch import nn
 
 
 @dataclass(frozen=True)
@@ -61,53 +53,26 @@ def build(
         raise ValueError("nothing here learns: every parameter is frozen")
     return torch.optim.AdamW(
         [
-            {"params": own, "scale": scale, "lr": lr * scale, "weight_decay": decay * decays}
-            for (scale, decays), own in groups.items()
+            {"params": members, "scale": scale, "lr": lr * scale, "weight_decay": decay * decays}
+            for (scale, decays), members in groups.items()
         ],
         fused=True,
     )
 
 
-def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
     """Give every group this rate times its own factor."""
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = lr * group["scale"]
-
-
-def factor(step: int, total: int, warmup: float, kind: str) -> float:
-    """What the peak rate is multiplied by in a step; steps count from 0, `warmup` is the share of
-    all steps in which the rate rises.
-
-    No step has a rate of 0: the first of n warm-up steps has 1/n, and the last step of all has
-    what is left one step before the end. One-cycle rises and falls as a cosine.
-    """
-    if kind not in SCHEDULES:
-        raise UserError(
-            f"training.schedule is {kind!r}; expected one of {', '.join(SCHEDULES)}"
-            + nearest(kind, SCHEDULES)
-        )
-    step = min(max(step, 0), total - 1)
-    rise = min(round(warmup * total), total)
-    if kind == "onecycle":
-        peak = max(rise - 1, 0)
-        if step < peak:
-            return _between(_START, 1.0, step / peak)
-        return _between(1.0, _END, (step - peak) / max(total - 1 - peak, 1))
-    if step < rise:
-        return (step + 1) / rise
-    left = (total - step) / (total - rise)
-    if kind == "linear":
-        return left
-    return 1.0 if kind == "constant" else _between(0.0, 1.0, left)
-
-
-def _between(start: float, end: float, share: float) -> float:
-    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
 
 
 @torch.no_grad()
 def clip(parameters: Iterable[nn.Parameter], most: float | None) -> float:
-    """Shorten the whole gradient to length `most`, once for all parameters; its length before."""
+    """Shorten the whole gradient to length `most`, once for all parameters; its length before.
+
+    Not torch's `clip_grad_norm_`, which adds 1e-6 to the length and sums it in single precision:
+    a run begun before would not go on to the same bits.
+    """
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return 0.0
@@ -117,50 +82,3 @@ def clip(parameters: Iterable[nn.Parameter], most: float | None) -> float:
         for gradient in gradients:
             gradient.mul_(most / length)
     return length
-
-
-class Average:
-    """A moving average of the weights, to be judged and kept in their place.
-
-    Early on it follows fast, `(1 + n) / (10 + n)` after n steps, so that it is not held back by
-    where training began.
-    """
-
-    def __init__(self, parameters: Iterable[nn.Parameter], decay: float):
-        self.parameters = [p for p in parameters if p.requires_grad]
-        self.decay = decay
-        self.steps = 0
-        self.means = [p.detach().clone() for p in self.parameters]
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """Take in the weights as they are after a step."""
-        keep = min(self.decay, (1 + self.steps) / (10 + self.steps))
-        self.steps += 1
-        for mean, parameter in zip(self.means, self.parameters, strict=True):
-            mean.lerp_(parameter, 1 - keep)
-
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
-        """Within this, the model has the averaged weights; afterwards its own again."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    @torch.no_grad()
-    def _swap(self) -> None:
-        for i, parameter in enumerate(self.parameters):
-            own: Tensor = parameter.detach().clone()
-            parameter.copy_(self.means[i])
-            self.means[i] = own
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"steps": self.steps, "means": self.means}
-
-    @torch.no_grad()
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.steps = state["steps"]
-        for mean, saved in zip(self.means, state["means"], strict=True):
-            mean.copy_(saved)

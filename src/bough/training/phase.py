@@ -1,4 +1,4 @@
-"""The course of a run: how long each phase is, whose turn it is in a step, and how far it has come.
+"""A phase of training: how long it is, how far it has come, and what draws, loads and steps in it.
 
 A phase's length is given in epochs, steps, tokens or minutes. By the clock it is a forecast, made
 anew after every step; otherwise it is known before the first.
@@ -7,15 +7,22 @@ anew after every step; otherwise it is known before the first.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from bough.data.batches import Examples
-from bough.recipe.recipe import Phase, Training
-from bough.training import optimizer, sampling
+from bough.data.examples import Examples, ExampleSampler
+from bough.data.loader import Loader
+from bough.data.tokens import Ints
+from bough.model.network import Network
+from bough.recipe import recipe
+from bough.recipe.recipe import Training
+from bough.training import learning_rate, sampling
+from bough.training.step import Stepper, StepResult
 
 
 @dataclass
@@ -50,9 +57,9 @@ class Progress:
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class PhaseSchedule:
-    """One phase of a run."""
+    """What is decided about a phase before the run begins."""
 
     training: Training  # as it holds in this phase
     frozen: bool  # whether only the heads learn
@@ -61,52 +68,136 @@ class PhaseSchedule:
 
     @classmethod
     def of(
-        cls, training: Training, phase: Phase | None, examples: Mapping[str, Examples]
+        cls, training: Training, phase: recipe.Phase | None, examples: Mapping[str, Examples]
     ) -> PhaseSchedule:
-        """The course over these training sets; without a phase, of the whole run."""
-        own = training if phase is None else phase.over(training)
-        sizes = {name: len(e) for name, e in examples.items()}
-        lengths = {name: float(e.lengths.mean()) for name, e in examples.items()}
-        return cls(own, phase is not None and phase.frozen, *_length(own, sizes, lengths))
+        """The schedule over these training sets; without a phase, of the whole run."""
+        settings = training if phase is None else phase.over(training)
+        sizes = {name: len(source) for name, source in examples.items()}
+        lengths = {name: float(source.lengths.mean()) for name, source in examples.items()}
+        frozen = phase is not None and phase.frozen
+        return cls(settings, frozen, *_length(settings, sizes, lengths))
 
     @property
     def examples(self) -> float:
         """How many examples of all tasks the phase draws, in expectation."""
         return self.steps * _mean_step(self.sampler, 1, dict.fromkeys(self.sampler.tasks, 1.0))
 
-    def forecast(self, progress: Progress) -> None:
-        """By the clock, the number of steps is what the pace so far makes of the minutes."""
-        if self.training.minutes is None or not progress.done:
-            return
-        share = progress.seconds / (60 * self.training.minutes)
-        self.steps = (
-            progress.done if share >= 1 else max(progress.done + 1, round(progress.done / share))
+
+class Phase:
+    """One phase from where it stands: what comes next, and what learns from it."""
+
+    def __init__(
+        self,
+        schedule: PhaseSchedule,
+        progress: Progress,
+        network: Network,
+        examples: Mapping[str, Examples],
+        weights: Mapping[str, float],
+        precision: str,
+    ):
+        training = schedule.training
+        self.training = training
+        self.schedule = schedule
+        self.progress = progress
+        seed = [training.seed, progress.phase]
+        weights = {name: weights[name] * schedule.sampler.factors[name] for name in examples}
+        self.stepper = Stepper(network, examples, training, weights, [*seed, 0], precision)
+        self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
+        self.samplers = {
+            name: ExampleSampler(
+                source.lengths, training.batch, training.length_window, [*seed, 2, i]
+            )
+            for i, (name, source) in enumerate(examples.items())
+        }
+        self.loader = Loader(examples, self._draw, training.accumulate)
+        self.losses: dict[str, list[float]] = {name: [] for name in examples}  # since the last log
+
+    def step(self) -> StepResult:
+        """The next step, counted; with it an epoch may begin."""
+        if self._epoch_ends:
+            self.progress.epoch, self.progress.step = self.progress.epoch + 1, 0
+            self.stepper.weighting.close_epoch()
+        began = time.perf_counter()
+        result = self.stepper.step(self.loader, self.lr, self._cosines_due)
+        self.progress.count(result.tokens, time.perf_counter() - began)
+        for name, loss in result.losses.items():
+            self.losses[name].append(loss)
+        return result
+
+    def _draw(self) -> dict[str, Ints]:
+        """Whose turn it is, and which of their examples come next."""
+        counts = self.schedule.sampler.draw(self.progress.epoch, self.progress.step, self.turns)
+        return {name: self.samplers[name].next(count) for name, count in counts.items()}
+
+    @property
+    def steps(self) -> int:
+        """How many there are; by the clock, what the pace so far makes of the minutes."""
+        done, minutes = self.progress.done, self.training.minutes
+        if minutes is None or not done:
+            return self.schedule.steps
+        share = self.progress.seconds / (60 * minutes)
+        return done if share >= 1 else max(done + 1, round(done / share))
+
+    @property
+    def lr(self) -> float:
+        """The next step's learning rate."""
+        peak, warmup, kind = self.training.lr, self.training.warmup, self.training.schedule
+        return peak * learning_rate.factor(self.progress.done, self.steps, warmup, kind)
+
+    @property
+    def epochs(self) -> float:
+        """Epochs so far, with the share of the one at hand."""
+        return self.progress.epoch + self.progress.step / self._epoch_steps
+
+    @property
+    def over(self) -> bool:
+        return self.progress.over or self.progress.done >= self.steps
+
+    @property
+    def evaluation_due(self) -> bool:
+        every = self.training.evaluate_every
+        if self.progress.done >= self.steps:
+            return True
+        return self._epoch_ends if every == "epoch" else self.progress.done % int(every) == 0
+
+    @property
+    def logging_due(self) -> bool:
+        return (
+            self.progress.total % self.training.log_every == 0 or self.progress.done >= self.steps
         )
 
-    def lr(self, progress: Progress) -> float:
-        told = self.training
-        return told.lr * optimizer.factor(progress.done, self.steps, told.warmup, told.schedule)
-
-    def epochs(self, progress: Progress) -> float:
-        """Epochs so far, with the share of the one at hand."""
-        return progress.epoch + progress.step / self.sampler.steps(progress.epoch)
-
-    def epoch_ends(self, progress: Progress) -> bool:
-        return progress.step == self.sampler.steps(progress.epoch)
-
-    def evaluation_due(self, progress: Progress) -> bool:
-        every = self.training.evaluate_every
-        if progress.done >= self.steps:
-            return True
-        return self.epoch_ends(progress) if every == "epoch" else progress.done % int(every) == 0
-
-    def logging_due(self, progress: Progress) -> bool:
-        return progress.total % self.training.log_every == 0 or progress.done >= self.steps
-
-    def cosines_due(self, progress: Progress) -> bool:
+    @property
+    def _cosines_due(self) -> bool:
         """Whether the next step compares the tasks' gradients."""
         every = self.training.cosines_every
-        return bool(every) and (progress.total + 1) % every == 0
+        return bool(every) and (self.progress.total + 1) % every == 0
+
+    @property
+    def _epoch_steps(self) -> int:
+        return self.schedule.sampler.steps(self.progress.epoch)
+
+    @property
+    def _epoch_ends(self) -> bool:
+        return self.progress.step == self._epoch_steps
+
+    def state(self) -> dict[str, Any]:
+        """All that the phase depends on; the names are those of the checkpoint's form."""
+        progress = vars(self.progress) | {"step_seconds": list(self.progress.step_seconds)}
+        return {
+            "progress": progress,
+            "stepper": self.stepper.state(),
+            "turns": self.turns.bit_generator.state,
+            "decks": {name: sampler.state() for name, sampler in self.samplers.items()},
+            "losses": self.losses,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there; the progress is the run's and given from the beginning."""
+        self.stepper.restore(state["stepper"])
+        self.turns.bit_generator.state = state["turns"]
+        for name, sampler in self.samplers.items():
+            sampler.restore(state["decks"][name])
+        self.losses = state["losses"]
 
 
 def _length(
@@ -136,9 +227,9 @@ def _length(
 def _mean_step(sampler: sampling.Sampler, epochs: int, size: Mapping[str, float]) -> float:
     """A step's mean size, given an example's: from draws of a few epochs spread over the run."""
     rng = np.random.default_rng(0)
-    found = [
+    drawn = [
         sum(size[name] * count for name, count in sampler.draw(epoch, step, rng).items())
         for epoch in {round(e) for e in np.linspace(0, epochs - 1, min(epochs, 5))}
         for step in range(sampler.steps(epoch))
     ]
-    return float(np.mean(found))
+    return float(np.mean(drawn))

@@ -2,7 +2,7 @@
 
 A sampler is decided once from the sizes of the training sets and never changes: what a step draws
 depends on the epoch, the step and the run's generator alone, so a run goes on where it stopped by
-restoring the generator. Which rows are taken, reshuffled in each pass, is the batches' affair.
+restoring the generator. Which rows are taken, reshuffled in each pass, `ExampleSampler` says.
 Small sets are gone through again as often as a sampler asks for them.
 
 Sampling by size, `p_i ~ N_i^alpha`, and its annealing are from https://arxiv.org/abs/1902.02671.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bough.errors import UserError
-from bough.recipe.methods import read_sampling
+from bough.recipe.methods import parse_sampling
 
 
 class Sampler(ABC):
@@ -177,7 +177,7 @@ def parse(
     for task, size in sizes.items():
         if size < 1:
             raise UserError(f"task {task!r} has no training rows; give it some or leave it out")
-    word, numbers = read_sampling(text)
+    word, numbers = parse_sampling(text)
     tasks, counts = tuple(sizes), tuple(sizes.values())
     if steps_per_epoch is not None and word in ("method1", "method2", "method3", "in-turn"):
         raise UserError(
@@ -193,7 +193,7 @@ def parse(
         return BySize(tasks, capped, batch, alone, epochs, first, last)
 
     match word:
-        case "each" | "method2":
+        case "each" | "method2":  # two names of one thing; only `each` may have another epoch
             return Together(tasks, (batch,) * len(tasks), together)
         case "method1":
             shares = tuple(_batches(size, longest) for size in counts)

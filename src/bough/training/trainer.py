@@ -9,27 +9,32 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from bough import signals
-from bough.data.batches import Examples, ExampleSampler, parts
 from bough.data.dataset import Data
+from bough.data.examples import Examples
 from bough.errors import UserError
-from bough.inference.torch_model import device_of, load
-from bough.model.network import Network
+from bough.inference.device import device_of
+from bough.inference.folder import save_metadata
+from bough.inference.load import load_torch
+from bough.inference.torch_model import MultiTaskModel
+from bough.model import pretrained
+from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
-from bough.runs import card, cost, predictions
+from bough.runs import cost, facts, predictions
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
+from bough.scoring.evaluate import predict, score
 from bough.scoring.metrics import selected
-from bough.training import setup
-from bough.training.cached_states import States, room
-from bough.training.evaluate import predict, score
-from bough.training.phase import PhaseSchedule, Progress
-from bough.training.step import NotFiniteError, Stepper, StepResult
+from bough.training.cached_states import States
+from bough.training.phase import Phase, PhaseSchedule, Progress
+from bough.training.state_cache import disk_limit
+from bough.training.step import NotFiniteError, StepResult
 
 FORM = 1  # of a checkpoint; one of another form is refused
 SPARSE = 0.5  # passes over all the rows, below which keeping states is not worth its pass
@@ -52,74 +57,69 @@ class Trainer:
         self.recipe = recipe
         self.writer = writer
         self.display = display
-        if recipe.threads is not None:
-            torch.set_num_threads(recipe.threads)
+        self.state = state  # of the checkpoint to go on from, until that is done
         self.device = device_of(recipe.device)
         self.data = Data.gather(recipe)
         self.tasks = self.data.tasks
-        self.model, notes = setup.build(recipe, self.data)
+        self.model, notes = untrained_model(recipe, self.data)
         self.network = self.model.network.to(self.device)
         for note in [*self.data.notes(), *notes]:
             display.say(note)
         self.train = self._examples("train")
         self.dev = self._examples("dev")
-        for name, own in self.train.items():
-            if own.cut:
+        for name, examples in self.train.items():
+            if examples.cut:
                 display.say(
-                    f"task {name!r}: {own.cut:,} sequences cut to {self.model.longest} tokens"
+                    f"task {name!r}: {examples.cut:,} sequences cut to {self.model.longest} tokens"
                 )
-        # Judging all of it at every evaluation might take longer than training.
-        few = recipe.training.evaluate_rows
-        self.sample = {name: own.sample(few) for name, own in self.dev.items()}
-        self.told: set[str] = set()
         # Whatever can be wrong with the settings is found before anything is written.
-        room()
+        disk_limit()
         weights = recipe.task_weights()
-        self.learned = {name: own for name, own in self.train.items() if weights[name]}
+        self.learned = {name: examples for name, examples in self.train.items() if weights[name]}
         for name in self.train.keys() - self.learned.keys():
             display.say(f"task {name!r} has weight 0: it is judged, and nothing learns from it")
         phases = recipe.training.phases or (None,)
-        self.courses = [PhaseSchedule.of(recipe.training, phase, self.learned) for phase in phases]
-        self.progress = Progress()
-        self.state = state
+        self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
         self.saved = time.monotonic()
         self.stop = False
+        self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:
         return self.data.examples(split, self.model.tokenizer, self.model.longest)
 
-    # The course of a run.
+    # From the first phase to the last.
 
     def run(self) -> None:
+        progress = Progress()
         if self.state is None:
             self.writer.rewind(0)
             self._begin()
         else:
             self._same_rows()
-            self.progress = Progress(**self.state["progress"])
+            progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
         with signals.heard(self._heard):
-            for course in self.courses[self.progress.phase :]:
-                self._follow(course)
-                self.progress = self.progress.next_phase()
-        self._finish()
+            for schedule in self.schedules[progress.phase :]:
+                self._train(schedule, progress)
+                progress = progress.next_phase()
+        self._finish(progress)
 
     def _begin(self) -> None:
         # With the classes that were found: they are the model's, whatever becomes of the files.
-        told = self.recipe.model_copy(update={"tasks": self.tasks})
-        self.writer.write("recipe.yaml", told.dump())
+        resolved = self.recipe.model_copy(update={"tasks": self.tasks})
+        self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
         where = {**cost.environment(), "data": self.data.digests()}
         self.writer.write_json("environment.json", where)
         self.writer.run.model.mkdir(exist_ok=True)
-        self.model.save_words(self.writer.run.model)
+        save_metadata(self.model, self.writer.run.model)
 
     def _same_rows(self) -> None:
         """Rows that changed since the run began would make it go on as neither run."""
         before = self.writer.run.environment["data"]
-        for name, own in self.data.digests().items():
-            for split, known in own.items():
+        for name, splits in self.data.digests().items():
+            for split, known in splits.items():
                 if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
                     raise UserError(
                         f"{self.writer.run.folder}: the {split} rows of task {name!r} "
@@ -127,59 +127,49 @@ class Trainer:
                         "began; put them back to resume it, or train anew"
                     )
 
-    def _follow(self, course: PhaseSchedule) -> None:
+    def _train(self, schedule: PhaseSchedule, progress: Progress) -> None:
         """One phase, from where it stands to its end."""
-        self.course, training = course, course.training
-        self.network.hold(course.frozen)
-        course.forecast(self.progress)
-        given = self.recipe.task_weights()
-        weights = {name: given[name] * course.sampler.factors[name] for name in self.learned}
-        seed = [training.seed, self.progress.phase]
-        if self.progress.done == 0:
-            self.display.say(course.sampler.describe())
+        if schedule.frozen:
+            self.network.freeze_trunk()
+        else:
+            self.network.unfreeze()
+        if progress.done == 0:
+            self.display.say(schedule.sampler.describe())
         if self.state is not None:  # before anything is computed with the weights
             self.network.load_state_dict(self.state["stepper"]["network"])
-        sparse = course.examples < SPARSE * sum(map(len, self.learned.values()))
-        learned_from = self.learned if sparse else self._kept(self.network, self.learned)
-        self.judged = self._kept(self.network, self.sample)
-        self.stepper = Stepper(
-            self.network, learned_from, training, weights, [*seed, 0], self.recipe.precision
-        )
-        self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
-        self.decks = {
-            name: ExampleSampler(own.lengths, training.batch, training.length_window, [*seed, 2, i])
-            for i, (name, own) in enumerate(self.learned.items())
-        }
-        self.losses: dict[str, list[float]] = {name: [] for name in self.learned}
+        sparse = schedule.examples < SPARSE * sum(map(len, self.learned.values()))
+        examples = self.learned if sparse else self._with_states(self.network, self.learned)
+        # Judging all of it at every evaluation might take longer than training.
+        few = {name: dev.sample(schedule.training.evaluate_rows) for name, dev in self.dev.items()}
+        judged = self._with_states(self.network, few)
+        weights = self.recipe.task_weights()
+        phase = Phase(schedule, progress, self.network, examples, weights, self.recipe.precision)
         if self.state is not None:
-            self._restore(self.state)
+            phase.restore(self.state)
             self.state = None
-        while self.progress.done < course.steps and not self.progress.over:
-            if course.epoch_ends(self.progress):
-                self.progress.epoch, self.progress.step = self.progress.epoch + 1, 0
-                self.stepper.weighting.close_epoch()
-            self._step()
-            if course.evaluation_due(self.progress):
-                self.progress.over = self._evaluate()
-                self._checkpoint()
-            elif self.stop or time.monotonic() - self.saved > training.save_every:
-                self._checkpoint()
+        while not phase.over:
+            self._log(phase, self._step(phase))
+            if phase.evaluation_due:
+                progress.over = self._evaluate(phase, judged)
+                self._checkpoint(phase)
+            elif self.stop or time.monotonic() - self.saved > schedule.training.save_every:
+                self._checkpoint(phase)
             if self.stop:
                 raise Stopped(
-                    f"stopped after step {self.progress.total}; "
+                    f"stopped after step {progress.total}; "
                     f"go on with: bough train --resume {self.writer.run.folder}"
                 )
 
-    def _kept(self, network: Network, examples: dict[str, Examples]) -> dict[str, Examples]:
+    def _with_states(self, network: Network, examples: dict[str, Examples]) -> dict[str, Examples]:
         """With the states of what is frozen, where that saves work and there is room."""
         states = States(network)
-        if not (states.worth and self.course.training.keep_states):
+        if not (states.worth and self.recipe.training.keep_states):
             return examples
         if states.fit(examples):
             self._say_once("the trunk's fixed part is computed once for each text")
-            kept = states.of_all(examples)
-            if all(own.first for own in kept.values()):
-                return kept
+            cached = states.of_all(examples)
+            if all(source.first for source in cached.values()):
+                return cached
         self._say_once(
             "some states of the trunk's fixed part have no room in the cache (BOUGH_CACHE, at most "
             "BOUGH_CACHE_GB) and are computed again whenever they are needed"
@@ -187,107 +177,96 @@ class Trainer:
         return examples
 
     def _say_once(self, text: str) -> None:
-        if text not in self.told:
-            self.told.add(text)
+        if text not in self.notes:
+            self.notes.add(text)
             self.display.say(text)
 
-    def _step(self) -> None:
-        began = time.perf_counter()
-        progress, course = self.progress, self.course
-        counts = course.sampler.draw(progress.epoch, progress.step, self.turns)
-        dealt = {name: self.decks[name].deal(count) for name, count in counts.items()}
-        lr = course.lr(progress)
+    def _step(self, phase: Phase) -> StepResult:
         try:
-            step = self.stepper.step(
-                parts(dealt, course.training.accumulate), lr, course.cosines_due(progress)
-            )
+            return phase.step()
         except NotFiniteError as error:
             run = self.writer.run
             kept = f"; the last state is kept in {run.folder}" if run.checkpoint.is_file() else ""
             raise Failed(
-                f"{error} is not a finite number at step {progress.total + 1}{kept}. "
-                f"Lower training.lr ({course.training.lr:g}) and train anew"
+                f"{error} is not a finite number at step {phase.progress.total + 1}{kept}. "
+                f"Lower training.lr ({phase.training.lr:g}) and train anew"
             ) from None
-        seconds = time.perf_counter() - began
-        progress.count(step.tokens, seconds)
-        course.forecast(progress)
-        for name, value in step.losses.items():
-            self.losses[name].append(value)
-        self._tell(lr, step, seconds)
 
-    def _tell(self, lr: float, step: StepResult, seconds: float) -> None:
-        progress, course = self.progress, self.course
-        means = {n: float(np.mean(v)) if v else math.nan for n, v in self.losses.items()}
-        passes = {name: deck.passes for name, deck in self.decks.items()}
-        epoch, pace = course.epochs(progress), step.tokens / seconds
-        phase = f" of phase {progress.phase + 1}" if len(self.courses) > 1 else ""
+    def _log(self, phase: Phase, result: StepResult) -> None:
+        """Show the step; write a line where one is due, with the mean losses since the last."""
+        progress, epochs = phase.progress, phase.epochs
+        means = {n: float(np.mean(v)) if v else math.nan for n, v in phase.losses.items()}
+        passes = {name: sampler.passes for name, sampler in phase.samplers.items()}
+        pace = result.tokens / progress.step_seconds[-1]
+        which = f" of phase {progress.phase + 1}" if len(self.schedules) > 1 else ""
         self.display.step(
-            Moment(progress.done, course.steps, epoch, phase, means, passes, lr, pace)
+            Moment(progress.done, phase.steps, epochs, which, means, passes, result.lr, pace)
         )
-        if not course.logging_due(progress) and step.cosines is None:
+        if not phase.logging_due and result.cosines is None:
             return
         entry = {
             "step": progress.total,
             "phase": progress.phase,
-            "epoch": round(epoch, 4),
+            "epoch": round(epochs, 4),
             "loss": {n: v for n, v in means.items() if not math.isnan(v)},
-            "examples": {name: deck.seen for name, deck in self.decks.items()},
+            "examples": {name: sampler.seen for name, sampler in phase.samplers.items()},
             "passes": {n: round(v, 4) for n, v in passes.items()},
-            "lr": lr,
-            "gradient_norm": step.norm,
-            "weights": step.weights,
+            "lr": result.lr,
+            "gradient_norm": result.norm,
+            "weights": result.weights,
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 3),
         }
-        if step.coefficients:
-            entry["coefficients"] = step.coefficients
-        if step.cosines is not None:
-            entry["cosines"] = step.cosines
+        if result.coefficients:
+            entry["coefficients"] = result.coefficients
+        if result.cosines is not None:
+            entry["cosines"] = result.cosines
         self.writer.log(entry)
         self.display.log(entry)
-        self.losses = {name: [] for name in self.learned}
+        phase.losses = {name: [] for name in phase.losses}
 
     # Judging.
 
-    def _evaluate(self) -> bool:
+    def _evaluate(self, phase: Phase, judged: dict[str, Examples]) -> bool:
         """Judge, keep the model if it is the best; whether to stop early."""
-        average = self.stepper.average
+        progress, average = phase.progress, phase.stepper.average
         with nullcontext() if average is None else average.applied():
-            scores = score(self.tasks, self.judged, predict(self.network, self.judged))
+            scores = score(self.tasks, judged, predict(self.network, judged))
             select = self.recipe.training.select
             value = None if select == "last" else selected(scores, self.tasks, select)
-            better = value is None or self.progress.best is None or value > self.progress.best
+            better = value is None or progress.best is None or value > progress.best
             if better:
-                self.progress.best, self.progress.since_best = value, 0
+                progress.best, progress.since_best = value, 0
                 self.writer.write("model/model.safetensors", self.model.weights())
             else:
-                self.progress.since_best += 1
-        self.writer.log({"step": self.progress.total, "dev": scores, "best": better})
-        self.display.scored(self.progress.total, scores, better)
-        patience = self.course.training.patience
-        return patience is not None and self.progress.since_best >= patience
+                progress.since_best += 1
+        self.writer.log({"step": progress.total, "dev": scores, "best": better})
+        self.display.scored(progress.total, scores, better)
+        patience = phase.training.patience
+        return patience is not None and progress.since_best >= patience
 
-    def _finish(self) -> None:
+    def _finish(self, progress: Progress) -> None:
         """The best model once more on every split that has rows; then the run is done."""
-        best = load(self.writer.run.folder)
+        best = load_torch(self.writer.run)
         best.network.to(self.device)
-        # What no phase let learn has the states that were kept for judging on the way.
-        best.network.hold(all(course.frozen for course in self.courses))
-        everything: dict[str, Any] = {}
+        if all(schedule.frozen for schedule in self.schedules):
+            # What no phase let learn has the states that were kept for judging on the way.
+            best.network.freeze_trunk()
+        scores: dict[str, Any] = {}
         for split in ("dev", "test"):
             examples = self.dev if split == "dev" else self._examples("test")
             if not examples:
                 continue
-            found = predict(best.network, self._kept(best.network, examples))
-            labelled = {n: own for n, own in examples.items() if own.targets is not None}
+            predicted = predict(best.network, self._with_states(best.network, examples))
+            labelled = {n: source for n, source in examples.items() if source.targets is not None}
             if labelled:
-                everything[split] = score(self.tasks, labelled, found, intervals=True)
-            for name, own in found.items():
-                told = predictions.table(self.tasks[name], self.data.rows[name][split], own)
-                self.writer.write_csv(f"predictions/{name}-{split}.csv", *told)
-        lengths = {name: float(own.lengths.mean()) for name, own in self.train.items()}
-        self.network.hold(False)
-        progress = self.progress
+                scores[split] = score(self.tasks, labelled, predicted, intervals=True)
+            for name, answers in predicted.items():
+                rows = self.data.rows[name][split]
+                table = predictions.table(self.tasks[name], rows, answers)
+                self.writer.write_csv(f"predictions/{name}-{split}.csv", *table)
+        lengths = {name: float(source.lengths.mean()) for name, source in self.train.items()}
+        self.network.unfreeze()
         spent = cost.of_run(
             self.network,
             progress.seconds,
@@ -298,44 +277,31 @@ class Trainer:
         )
         self.writer.write_json("cost.json", spent)
         best.facts |= {
-            "scores": everything,
+            "scores": scores,
             "cost": spent,
-            "data": card.data_of(self.tasks, self.data.rows),
-            "examples": card.examples_of({n: own["dev"] for n, own in self.data.rows.items()}),
-            "training": self._settings(),
+            "data": facts.data_of(self.tasks, self.data.rows),
+            "examples": facts.examples_of({n: rows["dev"] for n, rows in self.data.rows.items()}),
+            "training": self._settings(progress.total),
         }
-        best.save_words(self.writer.run.model)
-        self.writer.write_json("scores.json", everything)
+        save_metadata(best, self.writer.run.model)
+        self.writer.write_json("scores.json", scores)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, steps: int) -> dict[str, Any]:
         """How it was trained, in a few words for the card."""
         training = self.recipe.training
         keys = ("batch", "lr", "sampling", "combine", "weighting", "seed")
-        told = {"steps": self.progress.total, **{key: getattr(training, key) for key in keys}}
-        return told | {"processor": self.writer.run.environment["processor"]}
+        processor = self.writer.run.environment["processor"]
+        return {
+            "steps": steps, **{key: getattr(training, key) for key in keys}, "processor": processor
+        }  # fmt: skip
 
     # Never losing it.
 
-    def _checkpoint(self) -> None:
-        self.progress.memory = max(self.progress.memory, cost.peak_memory())
-        state = {
-            "form": FORM,
-            "progress": vars(self.progress) | {"step_seconds": list(self.progress.step_seconds)},
-            "stepper": self.stepper.state(),
-            "turns": self.turns.bit_generator.state,
-            "decks": {name: deck.state() for name, deck in self.decks.items()},
-            "losses": self.losses,
-            "log": self.writer.logged(),
-        }
+    def _checkpoint(self, phase: Phase) -> None:
+        phase.progress.memory = max(phase.progress.memory, cost.peak_memory())
+        state = {"form": FORM, **phase.state(), "log": self.writer.logged()}
         self.writer.write("checkpoint/state.pt", lambda file: torch.save(state, file))
         self.saved = time.monotonic()
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        self.stepper.restore(state["stepper"])
-        self.turns.bit_generator.state = state["turns"]
-        for name, deck in self.decks.items():
-            deck.restore(state["decks"][name])
-        self.losses = state["losses"]
 
     def _heard(self) -> None:
         """Ctrl-C or SIGTERM: the run ends after the step at hand; at the second time at once."""
@@ -344,3 +310,22 @@ class Trainer:
         self.stop = True
         with suppress(RuntimeError):  # it came while a line was being written
             self.display.say("stopping after this step; the run can be resumed")
+
+
+def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
+    """The untrained model of a recipe, and what there is to say about its encoder."""
+    encoder = pretrained.load(recipe.encoder)
+    plan = plan_of(recipe.plan, data.tasks, encoder.shape)
+    network = Network.pretrained(plan, data.tasks, encoder, recipe.training.seed)
+    longest = min(recipe.max_length, encoder.shape.longest)
+    notes = []
+    if plan.pooled and not encoder.weights("pooler"):
+        notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
+    if encoder.unused:
+        names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
+        notes.append(f"of the encoder, not used: {names} ({len(encoder.unused)} in all)")
+    # A model may be shown to others, who need not know the folders of this machine.
+    called = Path(encoder.source)
+    name = called.name if called.is_absolute() else encoder.source
+    facts = {"encoder": name, "saw_quora": encoder.saw_quora}
+    return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes

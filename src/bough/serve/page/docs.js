@@ -12,7 +12,7 @@ async function load() {
     `curl ${location.origin}/predict -H "Content-Type: application/json"${key} \\\n` +
     `  -d '${JSON.stringify({ texts })}'`;
   const limits = bodyOf(schema.paths["/predict"].post);
-  const most = first(limits, "texts").maxItems;
+  const most = limits.properties.texts.maxItems;
   const longest = first(limits, "maxLength");
   find("limits").textContent =
     `A request has at most ${count(most)} texts, a text at most ${count(longest)} characters.`;

@@ -1,0 +1,23 @@
+"""What several verbs take on the command line, and how a verb ends that did not do as asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+ModelPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="A run directory, a model folder, an ONNX folder or a hub id."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def fail(sentence: str, code: int) -> NoReturn:
+    """End with one sentence and this exit code."""
+    print(f"bough: {sentence}", file=sys.stderr)
+    raise SystemExit(code) from None

@@ -1,0 +1,88 @@
+"""bough plan: what a plan shares and costs, before anything is trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bough.cli.arguments import AsJson
+from bough.errors import UserError
+
+if TYPE_CHECKING:
+    from bough.plan.encoder_shape import Shape
+
+
+def plan(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A plan, e.g. 'split@3, pal:64'.")],
+    tasks: Annotated[
+        str, typer.Option(help="Tasks, with the number of outputs if not 1: sst:5,para,sts.")
+    ] = "a,b,c",
+    encoder: Annotated[
+        str | None,
+        typer.Option(metavar="E", help="An encoder: minilm, a folder (its config.json is enough)."),
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Layers as BERT-base's (12), instead of an encoder."),
+    ] = None,
+    length: Annotated[int, typer.Option(min=1, help="Tokens of a text, for the FLOPs.")] = 64,
+    as_json: AsJson = False,
+) -> None:
+    """Show a plan as a table, with what it costs."""
+    from bough.plan.cost import cost
+    from bough.plan.encoder_shape import Shape
+    from bough.plan.plan import Plan
+
+    if encoder is not None and layers is not None:
+        raise UserError("give --encoder or --layers, not both")
+    outputs = _outputs(tasks)
+    shape = Shape.read(_folder(encoder)) if encoder is not None else None
+    depth = shape.layers if shape is not None else layers if layers is not None else 12
+    heads = shape.heads if shape is not None else 12
+    parsed = Plan.parse(text, tuple(outputs), depth, heads=heads)
+    if shape is None:
+        shape = _bert_like(depth)
+    costs = cost(parsed, shape, outputs, length=length)
+    if as_json:
+        table = [{"place": label, "names": names} for label, names in parsed.table()]
+        print(
+            json.dumps(
+                {"plan": parsed.text, "tasks": list(outputs), "table": table} | costs.as_dict(),
+                indent=1,
+            )
+        )
+    else:
+        print(f"{parsed}\n\n{costs}")
+        if encoder is None:
+            print("\nSizes as in BERT-base; --encoder takes those of another.")
+
+
+def _outputs(tasks: str) -> dict[str, int]:
+    outputs: dict[str, int] = {}
+    for part in tasks.split(","):
+        name, colon, number = part.strip().partition(":")
+        if not name or (colon and not number.isdecimal()) or number == "0" or name in outputs:
+            raise UserError(
+                f"--tasks {tasks!r}: expected different names like a,b,c or sst:5,para,sts"
+            )
+        outputs[name] = int(number or 1)
+    return outputs
+
+
+def _folder(encoder: str) -> Path:
+    if Path(encoder).expanduser().exists():
+        return Path(encoder).expanduser()
+    from bough.model.pretrained import find
+
+    return find(encoder)
+
+
+def _bert_like(layers: int) -> Shape:
+    from bough.plan.encoder_shape import Shape
+
+    if layers < 1:
+        raise UserError(f"--layers {layers}: a trunk has at least one layer")
+    return Shape("bert", 768, layers, 12, 3072, 30522, 512, 2, 768, 0, "gelu", 1e-12)

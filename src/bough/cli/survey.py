@@ -1,0 +1,75 @@
+"""Many runs: bough survey, studies and demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bough.cli.arguments import fail
+
+if TYPE_CHECKING:
+    from bough.survey.survey import Result
+
+
+def survey(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|SURVEY", help="A survey file, or the directory of one begun."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="Where the runs are written.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How large: a budget of the file.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time; cores are shared.")] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="CELL", help="Only this cell (repeatable).")
+    ] = None,
+    keep: Annotated[
+        str, typer.Option(help="Of finished runs: scores, models, or all (checkpoints too).")
+    ] = "models",
+    retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again.")] = False,
+    listing: Annotated[
+        bool, typer.Option("--list", help="Check it and list its runs, and do not run them.")
+    ] = False,
+) -> None:
+    """Run many recipes: a grid or a search, times seeds. Ctrl-C is safe: ask again to go on."""
+    from bough.survey import survey as surveys
+
+    if listing:
+        surveys.show(source, out, budget, workers, only or ())
+        return
+    result = surveys.conduct(
+        source, out=out, budget=budget, workers=workers, only=only or (), keep=keep, retry=retry
+    )
+    _conclude(result, f"bough survey {result.folder}")
+    print(f"\n{result}")
+
+
+def _conclude(result: Result, again: str) -> None:
+    """A survey that did not come to its end says so by its exit code."""
+    if result.stopped:
+        fail(f"stopped; go on with: {again}", 130)
+    if result.failed:
+        fail(str(result), 1)
+
+
+def studies() -> None:
+    """List the published studies that come as surveys: what was asked, printed and found."""
+    from bough.survey.studies import show
+
+    show()
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Where the runs are written.")
+    ] = Path("runs/demo"),
+) -> None:
+    """Train three tasks under three plans on data that comes with bough, compare, and report."""
+    from bough.demo.show import show
+
+    _conclude(show(out), f"bough demo -o {out}")

@@ -1,0 +1,141 @@
+"""From data to a trained model: bough init, train, eval and schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bough.cli.arguments import AsJson, fail
+from bough.errors import UserError
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. training.lr=1e-4."),
+]
+
+
+def init(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Data: .csv, .tsv, .jsonl or .parquet."),
+    ],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="RECIPE", help="Where the recipe is written.")
+    ] = Path("recipe.yaml"),
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The text's column; give it twice for a pair."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The label's column; several make several tasks."),
+    ] = None,
+) -> None:
+    """Look at data files, guess the tasks and write a recipe that trains them."""
+    from bough.data.init import init as write
+
+    for line in write(files, out, text or (), label or ()).lines():
+        print(line)
+
+
+def train(
+    recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe file.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="RUN", help="Where to; else runs/RECIPE'S-NAME."),
+    ] = None,
+    overrides: Set = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a stopped run.")
+    ] = None,
+    mirror: Annotated[
+        list[str] | None,
+        typer.Option(metavar="M", help="Log to tensorboard or wandb, too (repeatable)."),
+    ] = None,
+) -> None:
+    """Train the tasks of a recipe."""
+    if (recipe is None) == (resume is None):
+        raise UserError("give either a recipe to train, or --resume and the run to go on with")
+    if resume is not None and (out is not None or overrides):
+        raise UserError(
+            "--resume goes on with the run's own recipe and place; leave -o and --set out"
+        )
+    from bough.data.tables import READERS
+    from bough.recipe.recipe import Recipe
+
+    if recipe is not None and recipe.suffix.lower() in READERS:
+        raise UserError(f"{recipe} holds rows, not a recipe; write one for it: bough init {recipe}")
+    # What is wrong with it is said at once, before torch is loaded.
+    experiment = None if recipe is None else Recipe.read(recipe, overrides or ())
+    from bough.runs.console import for_terminal
+    from bough.runs.trackers import tracked
+    from bough.training.api import new_folder
+    from bough.training.api import resume as go_on
+    from bough.training.api import train as start
+
+    folder = resume or out or new_folder(recipe)
+    display = tracked(for_terminal(), mirror or (), folder)
+    with _interruptible(folder):
+        if experiment is None:
+            run = go_on(folder, display)
+        else:
+            run = start(experiment, folder, display=display)
+    _print_scores(run.scores, run.folder)
+    print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
+
+
+@contextmanager
+def _interruptible(run: Path) -> Iterator[None]:
+    from bough.training.trainer import Failed, Stopped
+
+    try:
+        yield
+    except Stopped as stop:
+        fail(str(stop), 130)
+    except KeyboardInterrupt:  # at once, or while no step is at hand
+        begun = (run / "recipe.yaml").exists()
+        fail(f"interrupted{f'; go on with: bough train --resume {run}' if begun else ''}", 130)
+    except Failed as failure:
+        fail(str(failure), 1)
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    split: Annotated[str, typer.Option(help="Which rows: dev, test or train.")] = "dev",
+    as_json: AsJson = False,
+) -> None:
+    """Score a run's best model on one of its splits."""
+    from bough.training.api import judge
+
+    scores = judge(run, split)
+    if as_json:
+        print(json.dumps({split: scores}, indent=1))
+    else:
+        _print_scores({split: scores}, run)
+
+
+def schema() -> None:
+    """Print the JSON schema of a recipe."""
+    from bough.recipe.recipe import schema as make
+
+    print(json.dumps(make(), indent=1))
+
+
+def _print_scores(scores: dict[str, Any], folder: Path) -> None:
+    """A table per split, and a word on tasks whose data the encoder has seen before."""
+    from bough.inference import config
+    from bough.recipe.contamination import contaminated
+    from bough.runs.console import print_scores
+
+    print_scores(scores, str(folder))
+    model = config.read(folder.expanduser() / "model")
+    for task in contaminated(model.tasks, model.facts.model_dump()):
+        print(
+            f"The score of {task} is not clean: the encoder saw Quora's duplicate questions "
+            "when it was pretrained."
+        )

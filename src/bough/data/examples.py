@@ -1,0 +1,145 @@
+"""One task's examples as tokens, and in which order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from bough.data.rows import Rows
+from bough.data.tokens import Ints, Sequences, rows_of, tokenise
+from bough.recipe.tasks import Task
+
+
+class CachedStates(NamedTuple):
+    """The states of sequences at a row of the plan, known from an earlier pass."""
+
+    task_uses: tuple[tuple[str, str], ...]  # who goes on from them: (task, consumer)
+    origin: tuple[str, str]
+    rows: Tensor  # [all rows, d]
+    bounds: Ints  # sequence i is rows[bounds[i] : bounds[i + 1]]
+
+    def of(self, chosen: Ints) -> CachedStates:
+        """The states of the chosen sequences."""
+        rows, bounds = rows_of(self.bounds, chosen)
+        return self._replace(rows=self.rows[torch.from_numpy(rows)], bounds=bounds)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One task's split, tokenised: example i is the sequences `index[i]`."""
+
+    sequences: Sequences
+    index: Ints  # [examples, 1], or [examples, 2] for twin pairs
+    targets: Tensor | None  # class indices, or values in the label's own range
+    cut: int  # sequences that were longer than the encoder or the recipe allows
+    first: int = 0  # the plan's row whose states `cached` has
+    cached: tuple[CachedStates, ...] = ()
+
+    @classmethod
+    def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
+        apart: list[tuple[str, ...]] = [(text,) for pair in rows.texts for text in pair]
+        sequences, cut = tokenise(apart if task.twin else rows.texts, tokenizer, longest)
+        index = np.arange(len(sequences)).reshape(-1, 2 if task.twin else 1)
+        kind = torch.long if task.kind == "classify" else torch.float32
+        targets = None if rows.labels is None else torch.tensor(rows.labels, dtype=kind)
+        return cls(sequences, index, targets, int(cut.sum()))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each example."""
+        lengths: Ints = self.sequences.lengths[self.index].sum(1)
+        return lengths
+
+    def sample(self, most: int | None) -> Examples:
+        """No more than so many examples, always the same ones, and no sequences but theirs."""
+        if most is None or len(self) <= most:
+            return self
+        kept = np.sort(np.random.default_rng(0).permutation(len(self))[:most])
+        targets = None if self.targets is None else self.targets[torch.from_numpy(kept)]
+        used, index = np.unique(self.index[kept], return_inverse=True)
+        return replace(
+            self,
+            sequences=self.sequences.of(used),
+            index=index.reshape(most, -1),
+            targets=targets,
+            cached=tuple(states.of(used) for states in self.cached),
+        )
+
+
+class ExampleSampler:
+    """Which of a task's examples come next: every one once per pass, shuffled anew for each.
+
+    With a window of w batches, each pass is cut into stretches of w batches whose examples are
+    sorted by length and come as whole batches in random order: a batch then has texts of similar
+    length (fast), while which texts meet in a batch still changes every pass. All state is the
+    generator, the order of this pass and the place in it.
+    """
+
+    def __init__(self, lengths: Ints, batch: int, window: int, seed: Sequence[int]):
+        if not len(lengths):
+            raise ValueError("there are no examples to sample")
+        self.lengths = lengths
+        self.batch = batch
+        self.window = window
+        self.rng = np.random.Generator(np.random.PCG64(list(seed)))
+        self.order = self._shuffle(0)
+        self.at = 0
+        self.seen = 0
+
+    @property
+    def passes(self) -> float:
+        """How often every example has been seen, in the mean."""
+        return self.seen / len(self.lengths)
+
+    def next(self, count: int) -> Ints:
+        """The next `count` examples, into the next passes if need be."""
+        taken = []
+        self.seen += count
+        while count:
+            if self.at == len(self.order):
+                self.order, self.at = self._shuffle(count % self.batch), 0
+            part = self.order[self.at : self.at + count]
+            taken.append(part)
+            self.at += len(part)
+            count -= len(part)
+        return np.concatenate(taken) if taken else np.zeros(0, np.int64)
+
+    def _shuffle(self, missing: int) -> Ints:
+        """A new order; its first `missing` examples complete the batch that the last pass began.
+
+        With that, and a short batch last, whole batches stay whole from pass to pass.
+        """
+        order = self.rng.permutation(len(self.lengths))
+        if self.window < 2:
+            return order
+        out = [order[:missing]]
+        stretch = self.window * self.batch
+        for start in range(missing, len(order), stretch):
+            part = order[start : start + stretch]
+            part = part[np.argsort(self.lengths[part], kind="stable")]
+            batches = [part[i : i + self.batch] for i in range(0, len(part), self.batch)]
+            whole = len(part) // self.batch
+            out += [batches[i] for i in self.rng.permutation(whole)] + batches[whole:]
+        return np.concatenate(out)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "rng": self.rng.bit_generator.state,
+            "order": torch.from_numpy(self.order.copy()),
+            "at": self.at,
+            "seen": self.seen,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.rng.bit_generator.state = state["rng"]
+        self.order = state["order"].numpy().copy()
+        self.at, self.seen = state["at"], state["seen"]

@@ -1,0 +1,110 @@
+"""Sequences packed end to end, without padding: what the encoder is given in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bough.data.examples import CachedStates, Examples
+from bough.data.tokens import Ints, Sequences, rows_of
+
+TOKENS = 4096  # of a pass that learns nothing: enough for the processor, few enough for its caches
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Sequences ready for the encoder, in the order of the batch.
+
+    Where the plan's first rows never learn, their states may be known: then `cached` has them,
+    and the sequences go on from the plan's row `first`.
+    """
+
+    tokens: Tensor  # [tokens, 3]: id, segment, position
+    lengths: tuple[int, ...]
+    first: int = 0
+    cached: tuple[tuple[int, CachedStates], ...] = ()  # number of the first sequence, states
+
+    def to(self, device: torch.device) -> Pack:
+        return replace(
+            self,
+            tokens=self.tokens.to(device),
+            cached=tuple((n, c._replace(rows=c.rows.to(device))) for n, c in self.cached),
+        )
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Sequences, Ints]]) -> Pack:
+        """The chosen sequences of each part, part after part."""
+        tokens, lengths = [], []
+        for sequences, chosen in parts:
+            rows, bounds = rows_of(sequences.bounds, chosen)
+            sizes = np.diff(bounds)
+            positions = np.arange(len(rows)) - np.repeat(bounds[:-1], sizes)
+            tokens.append(np.stack([sequences.ids[rows], sequences.types[rows], positions], axis=1))
+            lengths += sizes.tolist()
+        return cls(torch.from_numpy(np.concatenate(tokens).astype(np.int64)), tuple(lengths))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A pack, and which of its sequences are whose examples: task -> [examples, 1 or 2]."""
+
+    pack: Pack
+    index: Mapping[str, Tensor]
+    targets: Mapping[str, Tensor]
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.pack.lengths)
+
+
+def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Batch:
+    """The chosen examples of each task as one batch."""
+    parts, index, targets = [], {}, {}
+    cached: list[tuple[int, CachedStates]] = []
+    start = 0
+    for task, numbers in chosen.items():
+        source = examples[task]
+        used = source.index[numbers]
+        parts.append((source.sequences, used.reshape(-1)))
+        cached += [(start, states.of(used.reshape(-1))) for states in source.cached]
+        index[task] = torch.arange(start, start + used.size).view(used.shape)
+        start += used.size
+        if source.targets is not None:
+            targets[task] = source.targets[torch.from_numpy(numbers)]
+    first = {examples[task].first for task in chosen}
+    if len(first) > 1:
+        raise ValueError("either all tasks' states are known up to the same row, or none's")
+    pack = replace(Pack.of(parts), first=first.pop() if first else 0, cached=tuple(cached))
+    return Batch(pack, index, targets)
+
+
+def by_tokens(
+    lengths: Ints, budget: int = TOKENS, kinds: Sequence[Hashable] | None = None
+) -> list[Ints]:
+    """All examples, long ones first, in parts of about `budget` tokens and of similar lengths.
+
+    With `kinds`, one for each example, those of different kinds are in different parts.
+    """
+    parts: list[list[int]] = []
+    latest: dict[Hashable, tuple[list[int], int]] = {}  # a kind's last part, and its tokens
+    for number in np.argsort(-lengths, kind="stable").tolist():
+        kind = None if kinds is None else kinds[number]
+        part, total = latest.get(kind, ([], 0))
+        size = int(lengths[number])
+        if total and total + size > budget:
+            part, total = [], 0
+        if not part:
+            parts.append(part)
+        part.append(number)
+        latest[kind] = part, total + size
+    return [np.array(part, np.int64) for part in parts]
+
+
+def packs(sequences: Sequences) -> Iterator[tuple[Ints, Pack]]:
+    """All sequences in packs of similar lengths, each with its sequences' numbers."""
+    for numbers in by_tokens(sequences.lengths):
+        yield numbers, Pack.of([(sequences, numbers)])

@@ -1,0 +1,73 @@
+"""Texts to tokens, once.
+
+A *sequence* is what goes through the encoder in one piece: a text, a joint pair, or one text of a
+twin pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+Ints = NDArray[np.int64]
+Text = str | tuple[str, str]
+
+
+def text_of(parts: Sequence[str]) -> Text:
+    """The text, or the pair, that these one or two parts make."""
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Token ids and segment ids of many sequences, end to end."""
+
+    ids: NDArray[np.int32]
+    types: NDArray[np.int8]
+    bounds: Ints  # sequence i is ids[bounds[i] : bounds[i + 1]]
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.bounds)
+
+    def of(self, chosen: Ints) -> Sequences:
+        """The chosen sequences alone."""
+        rows, bounds = rows_of(self.bounds, chosen)
+        return Sequences(self.ids[rows], self.types[rows], bounds)
+
+
+def rows_of(bounds: Ints, chosen: Ints) -> tuple[Ints, Ints]:
+    """The rows of the chosen stretches, one after another, and the bounds they then have."""
+    sizes = np.diff(bounds)[chosen]
+    ends = sizes.cumsum()
+    rows = np.arange(sizes.sum(), dtype=np.int64) + np.repeat(
+        bounds[chosen] - (ends - sizes), sizes
+    )
+    return rows, np.concatenate([np.zeros(1, np.int64), ends])
+
+
+def tokenise(
+    texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, longest: int
+) -> tuple[Sequences, NDArray[np.bool_]]:
+    """Each text, or joint pair, as one sequence; and which were cut to the longest length.
+
+    A pair that is too long loses tokens from the longer text first.
+    """
+    tokenizer.enable_truncation(longest, strategy="longest_first")
+    encodings = tokenizer.encode_batch_fast([text_of(parts) for parts in texts])
+    lengths = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
+    bounds = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+    ids = np.empty(bounds[-1], np.int32)
+    types = np.empty(bounds[-1], np.int8)
+    for encoding, start, end in zip(encodings, bounds, bounds[1:], strict=False):
+        ids[start:end] = encoding.ids
+        types[start:end] = encoding.type_ids
+    cut = np.fromiter((bool(e.overflowing) for e in encodings), np.bool_, len(encodings))
+    return Sequences(ids, types, bounds), cut

@@ -1,0 +1,72 @@
+"""Opening a model: one way for all that bough has written, whatever computes its answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from bough.errors import UserError
+from bough.inference import onnx_model
+from bough.inference.device import device_of
+from bough.inference.folder import WEIGHTS_FILE, find, read_metadata
+from bough.inference.model import Model
+from bough.inference.onnx_names import TEXTS_FILE
+from bough.inference.torch_model import MultiTaskModel
+from bough.runs.run_dir import Run
+
+
+def load(source: str | Path | Run, device: str = "cpu", *, threads: int | None = None) -> Model:
+    """Open a model; a folder of `bough export --onnx` answers through onnxruntime, others by torch.
+
+    Args:
+        source: A run or its directory, a model folder, an ONNX folder, or an id on the hub.
+        device: Where torch computes: `cpu`, `cuda`, `cuda:N`, `mps` or `auto`.
+        threads: Of one pass. Torch has one such number for the whole process.
+
+    Raises:
+        UserError: There is no model, it is damaged, or the device is not there.
+
+    Example:
+        >>> model = bough.load("runs/first")
+        >>> model.predict("A fine film.")["sentiment"].label in model.tasks["sentiment"].labels
+        True
+    """
+    folder = find(source)
+    if _is_onnx(folder):
+        if device not in ("auto", "cpu"):
+            raise UserError(f"{folder}: an ONNX export is run on the cpu, not on {device}")
+        return onnx_model.load(folder, threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return load_torch(folder, device)
+
+
+def load_torch(source: str | Path | Run, device: str = "cpu") -> MultiTaskModel:
+    """The model with its weights in torch: to be trained, judged or exported."""
+    place = device_of(device)
+    folder = find(source)
+    if _is_onnx(folder):
+        raise UserError(
+            f"{folder}: an ONNX export, whose weights torch cannot read; name the run it came from"
+        )
+    network, tokenizer, longest, facts = read_metadata(folder)
+    weights = folder / WEIGHTS_FILE
+    try:
+        tensors = load_file(weights)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{weights}: cannot be read ({error})") from None
+    try:
+        network.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise UserError(f"{weights}: does not fit the config.json beside it ({reason})") from None
+    network.unfreeze()
+    network.to(place)
+    return MultiTaskModel(network, tokenizer, longest, facts)
+
+
+def _is_onnx(folder: Path) -> bool:
+    return (folder / TEXTS_FILE).is_file() and not (folder / WEIGHTS_FILE).is_file()

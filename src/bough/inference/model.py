@@ -1,0 +1,303 @@
+"""A model: texts in, labels and numbers out, whatever computes the passes.
+
+`Model` has everything but the computing: which tasks fit a text, tokens, order, answers in words.
+`torch_model.MultiTaskModel` computes with torch, `onnx_model.OnnxModel` with an exported graph.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from bough.data.tokens import Sequences, Text, tokenise
+from bough.errors import UserError, nearest, shorten
+from bough.model.losses import answers
+from bough.model.network import Network
+from bough.plan.plan import Plan
+from bough.recipe.tasks import Task
+
+__all__ = ["Answer", "Form", "Model", "Text"]
+
+WINDOW = 2048  # texts that a stream of texts is sorted within
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a task says about a text: a class with its probabilities, or a number.
+
+    Attributes:
+        label: The class, by its name; None where the task answers with a number.
+        score: The probability of the label.
+        probabilities: Of every class, by its name.
+        value: The number, within the label's range; None where the task answers with a class.
+        cut: The text is longer than the model reads; only its beginning was judged.
+
+    Example:
+        >>> bough.Answer(value=4.25).plain()
+        {'value': 4.25}
+    """
+
+    label: str | None = None
+    score: float | None = None
+    probabilities: Mapping[str, float] | None = None
+    value: float | None = None
+    cut: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON: without what does not apply, and no more digits than single precision has."""
+        return {k: _rounded(v) for k, v in vars(self).items() if v is not None and v is not False}
+
+
+class Form(NamedTuple):
+    """The sequences of all texts that some task reads in one form: whole, or a pair's apart."""
+
+    sequences: Sequences
+    places: dict[int, tuple[int, ...]]  # number of a text -> its sequences
+    cut: frozenset[int]  # texts that are longer than the model reads
+
+
+def _kind(task: Task) -> str:
+    low, high = task.range or (0, 1)
+    answer = f"{len(task.labels)} classes" if task.labels else f"a number from {low:g} to {high:g}"
+    return f"a pair, {answer}" if task.paired else answer
+
+
+def _several(texts: Iterable[Text]) -> Iterable[Text]:
+    if not isinstance(texts, Iterable) or isinstance(texts, Mapping | bytes):
+        raise UserError(f"{shorten(texts)} is no text; expected one, a pair as a tuple, or several")
+    return texts
+
+
+def _parts(text: object, number: int) -> tuple[str, ...]:
+    """The one or two texts that make up the text of this number; a UserError if it is none."""
+    parts = tuple(text) if isinstance(text, tuple | list) else (text,)
+    if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
+        raise UserError(
+            f"text {number + 1} is {shorten(text)}; expected a text, or two of them as a tuple"
+        )
+    words = tuple(map(str, parts))
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError as fault:
+        half = f"\\u{ord(fault.object[fault.start]):04x}"
+        raise UserError(f"text {number + 1}: {half} is half a character; mend the text") from None
+    return words
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _rounded(share) for name, share in value.items()}
+    return round(value, 6) if isinstance(value, float) else value
+
+
+@dataclass(repr=False)
+class Model(ABC):
+    """One model for all tasks: what `bough.load` opens.
+
+    Attributes:
+        plan: What the tasks share; `print(model.plan)` shows it as a table.
+        tasks: The tasks by their names: text columns, labels, range.
+        longest: Tokens that are read of a text; longer texts are cut, and their answers marked.
+
+    Example:
+        >>> model = bough.load("runs/first")
+        >>> one, two = model.predict(["A fine film.", "Two hours I will not get back."])
+        >>> sorted(model.predict(("How old is he?", "What is his age?")))
+        ['questions', 'similarity']
+        >>> len(model.encode("A fine film.", task="sentiment"))
+        16
+    """
+
+    network: Network  # its cells are empty where another runtime has the weights
+    tokenizer: Tokenizer
+    longest: int  # tokens; longer texts are cut
+    facts: dict[str, Any] = field(default_factory=dict)  # encoder, scores, examples: for the card
+
+    def __repr__(self) -> str:
+        tasks = ", ".join(f"{name} ({_kind(task)})" for name, task in self.tasks.items())
+        on = f" of {self.facts['encoder']}" if self.facts.get("encoder") else ""
+        return f"<{type(self).__name__} {self.plan.text}{on}: {tasks}>"
+
+    @property
+    def plan(self) -> Plan:
+        return self.network.plan
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        return self.network.tasks
+
+    # What a runtime does.
+
+    @abstractmethod
+    def outputs(
+        self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
+    ) -> dict[str, tuple[list[int], Tensor]]:
+        """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
+
+    @abstractmethod
+    def vectors(self, sequences: Sequences, task: str) -> NDArray[np.float32]:
+        """Each sequence as this task's head reads it."""
+
+    # Answers.
+
+    @overload  # a text is an iterable of texts to the type checker, too
+    def predict(  # type: ignore[overload-overlap]
+        self, texts: Text, tasks: Iterable[str] | str | None = None
+    ) -> dict[str, Answer]: ...
+    @overload
+    def predict(
+        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
+    ) -> list[dict[str, Answer]]: ...
+    def predict(
+        self, texts: Text | Iterable[Text], tasks: Iterable[str] | str | None = None
+    ) -> dict[str, Answer] | list[dict[str, Answer]]:
+        """Answers by task: a dict for one text, a list of them, in order, for several.
+
+        Args:
+            texts: A text, a pair as a tuple, or any iterable of these.
+            tasks: A task's name, or several; else all on one text, or all on pairs.
+        """
+        if isinstance(texts, str | tuple):
+            return next(self.stream([texts], tasks))
+        return list(self.stream(_several(texts), tasks))
+
+    def stream(
+        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
+    ) -> Iterator[dict[str, Answer]]:
+        """Like `predict`, for however many texts: answers come in order, while texts are read."""
+        chosen = self.chosen(tasks)
+        return self.answer((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
+
+    def answer(
+        self, asked: Iterable[tuple[Text, tuple[str, ...]] | None]
+    ) -> Iterator[dict[str, Answer]]:
+        """Answers to texts that each come with the tasks to answer them.
+
+        None among them: the next may be long in coming, and what has come is answered now.
+        """
+        rest = iter(asked)
+        fault: UserError | None = None
+        while fault is None:
+            window: list[tuple[Text, tuple[str, ...]]] = []
+            try:
+                for item in rest:
+                    if item is not None:
+                        window.append(item)
+                    if len(window) == WINDOW or (item is None and window):
+                        break
+            except UserError as error:  # what came before a bad text is answered still
+                fault = error
+            if not window:
+                break
+            texts, names = zip(*window, strict=True)
+            out: list[dict[str, Answer]] = [{} for _ in window]
+            whole, apart = self.forms(texts, names)
+            for task, (numbers, outputs) in self.outputs(whole, apart, names).items():
+                cut = (apart if self.tasks[task].twin else whole).cut
+                for number, answer in zip(numbers, self._answers(task, outputs), strict=True):
+                    out[number][task] = replace(answer, cut=True) if number in cut else answer
+            for answered, wanted in zip(out, names, strict=True):
+                yield {task: answered[task] for task in wanted}
+        if fault is not None:
+            raise fault
+
+    def chosen(self, tasks: Iterable[str] | str | None) -> tuple[str, ...] | None:
+        """The tasks of these names, each once; None for all that fit a text."""
+        if tasks is None:
+            return None
+        names = (tasks,) if isinstance(tasks, str) else tasks
+        names = tuple(names) if isinstance(names, Iterable) else (names,)
+        if not all(isinstance(name, str) for name in names):
+            raise UserError(f"tasks is {shorten(tasks)}; expected a task's name, or several")
+        if not names:
+            raise UserError("tasks is empty; name tasks, or leave it out for all that fit")
+        for name in names:
+            if name not in self.tasks:
+                raise self.unknown(name)
+        return tuple(dict.fromkeys(names))
+
+    def asked(self, text: Text, chosen: Sequence[str] | None, number: int) -> tuple[str, ...]:
+        """The tasks that answer this text; a UserError if it does not fit."""
+        parts = _parts(text, number)
+        if not all(part.strip() for part in parts):
+            raise UserError(f"text {number + 1} is empty; there is nothing to judge")
+        try:
+            return self.fitting(chosen, len(parts) == 2)
+        except UserError as error:
+            raise UserError(f"text {number + 1}: {error}") from None
+
+    def fitting(self, chosen: Sequence[str] | None, pair: bool) -> tuple[str, ...]:
+        """The tasks that judge a pair, or one text; a UserError if a chosen one does not."""
+        what, other = ("a pair of texts", "one text") if pair else ("one text", "a pair")
+        for name in chosen or ():
+            if self.tasks[name].paired != pair:
+                raise UserError(f"task {name!r} judges {other}, this is {what}")
+        names = tuple(name for name in chosen or self.tasks if self.tasks[name].paired == pair)
+        if not names:
+            raise UserError(f"no task of this model judges {what}")
+        return names
+
+    def unknown(self, name: str) -> UserError:
+        known = ", ".join(self.tasks)
+        return UserError(f"no task {name!r} in this model ({known}){nearest(name, self.tasks)}")
+
+    def _answers(self, name: str, outputs: Tensor) -> list[Answer]:
+        task = self.tasks[name]
+        values, probabilities = answers(task, outputs)
+        if probabilities is None:
+            return [Answer(value=value) for value in values.tolist()]
+        labels = task.labels or ()
+        return [
+            Answer(labels[best], shares[best], dict(zip(labels, shares, strict=True)))
+            for best, shares in zip(values.tolist(), probabilities.tolist(), strict=True)
+        ]
+
+    def forms(self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]) -> tuple[Form, Form]:
+        """The texts as tokens: those that some task reads whole, and those read apart."""
+        return self._form(texts, asked, False), self._form(texts, asked, True)
+
+    def _form(self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]], twin: bool) -> Form:
+        parts: list[tuple[str, ...]] = []
+        places: dict[int, tuple[int, ...]] = {}
+        for number, (text, tasks) in enumerate(zip(texts, asked, strict=True)):
+            if any(self.tasks[task].twin == twin for task in tasks):
+                words = (text,) if isinstance(text, str) else text
+                separate = [(word,) for word in words] if twin else [words]
+                places[number] = tuple(range(len(parts), len(parts) + len(separate)))
+                parts += separate
+        sequences, cut = tokenise(parts, self.tokenizer, self.longest)
+        long = [n for n, place in places.items() if cut[list(place)].any()] if cut.any() else []
+        return Form(sequences, places, frozenset(long))
+
+    # Vectors.
+
+    def encode(self, texts: Text | Iterable[Text], task: str | None = None) -> NDArray[np.float32]:
+        """Each text's vector as a task's head reads it: [width] for one text, else [texts, width].
+
+        Args:
+            texts: A text, a pair as a tuple (read as one), or any iterable of these.
+            task: The task's name; the first one by default.
+        """
+        name = next(iter(self.tasks)) if task is None else task
+        if not isinstance(name, str) or name not in self.tasks:
+            raise self.unknown(str(name))
+        if isinstance(texts, str | tuple):
+            one: NDArray[np.float32] = self.encode([texts], name)[0]
+            return one
+        parts = [_parts(text, number) for number, text in enumerate(_several(texts))]
+        for number, words in enumerate(parts, 1):
+            if len(words) == 2 and self.tasks[name].twin:
+                raise UserError(
+                    f"text {number} is a pair, and task {name!r} reads the two texts of a pair "
+                    "apart; encode them one by one"
+                )
+        if not parts:
+            return np.empty((0, self.network.shape.width), np.float32)
+        return self.vectors(tokenise(parts, self.tokenizer, self.longest)[0], name)

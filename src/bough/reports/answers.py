@@ -1,0 +1,178 @@
+"""What variants answer to one task: confusions, predicted against true, and calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from bough.comparison.compare import Comparison
+from bough.comparison.groups import Variant
+from bough.formatting import number
+from bough.reports import plots
+from bough.reports.hard_examples import Example, Texts, worst
+from bough.reports.plots import Axis, Point, Series
+from bough.runs.predictions import Answers
+from bough.scoring.statistics import Floats
+
+MOST = 12  # variants whose answers are shown one by one
+CELLS = 15  # classes whose confusions fit in a table
+BINS = 10
+
+
+@dataclass(frozen=True)
+class VariantAnswers:
+    """As a map, or as a table of confusions: a row per true class, a column per answer."""
+
+    label: str
+    seeds: int
+    map: Markup | None = None
+    classes: tuple[str, ...] = ()
+    shares: Sequence[Sequence[float]] = ()  # of the true class
+
+
+@dataclass(frozen=True)
+class TaskAnswers:
+    name: str
+    rows: int
+    graded: bool  # numbers, not classes
+    variants: list[VariantAnswers]  # the best first
+    calibration: Markup
+    calibration_errors: list[tuple[str, float]]  # of the best variants
+    worst: list[Example]
+
+
+def task_answers(comparison: Comparison, name: str, texts: Texts) -> TaskAnswers:
+    shown = _shown(comparison, name)
+    runs = {v.label: comparison.answers[v.label, name] for v in shown}
+    graded = not runs[shown[0].label][0].labels
+    return TaskAnswers(
+        name,
+        comparison.rows[name],
+        graded,
+        [(_graded if graded else _classified)(v, name, runs[v.label]) for v in shown],
+        _calibration(comparison, name, shown, graded),
+        [] if graded else [(v.label, _calibration_error(runs[v.label])) for v in shown[:6]],
+        worst(comparison, name, texts),
+    )
+
+
+def _shown(comparison: Comparison, name: str) -> list[Variant]:
+    """The best first; of many variants only the best ones, and the baseline."""
+    having = [v for v in comparison.variants if name in comparison.scores[v.label]]
+    best = sorted(having, key=lambda v: -comparison.scores[v.label][name].value)[:MOST]
+    if comparison.baseline in having and comparison.baseline not in best:
+        best[-1] = comparison.baseline
+    return best
+
+
+def _classified(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
+    classes = runs[0].labels
+    counts = np.zeros((len(classes), len(classes)))
+    for run in runs:
+        np.add.at(counts, (run.truth, run.said), 1)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    if len(classes) <= CELLS:
+        return VariantAnswers(variant.label, len(runs), None, classes, shares.tolist())
+    title = f"{name}: confusion matrix"
+    plot = plots.heat(shares, classes, classes, "answer", title, reach=1.0)
+    return VariantAnswers(variant.label, len(runs), plot)
+
+
+def _graded(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
+    """How often which number was answered to which."""
+    truth = runs[0].truth
+    low, high = variant.recipe.tasks[name].range or (float(min(truth)), float(max(truth)))
+    grades = _grades(truth, low, high)
+    half = (grades[1] - grades[0]) / 2
+    edges = np.append(grades - half, high + half)
+    counts = np.zeros((len(grades), len(grades)))
+    for run in runs:
+        counts += np.histogram2d(np.clip(run.said, low, high), run.truth, [edges, edges])[0]
+    counts /= len(runs)
+    names = [f"{value:.3g}" for value in grades]
+    title = f"{variant.label}, {name}: predicted (up) against true (right)"
+    reach = float(np.quantile(counts[counts > 0], 0.9)) if counts.any() else 1.0
+    plot = plots.heat(
+        counts[::-1], names, names[::-1], "true value", title, reach=reach, digits=1, corner=True
+    )
+    return VariantAnswers(variant.label, len(runs), plot)
+
+
+def _grades(truth: Floats, low: float, high: float) -> Floats:
+    """The grades that the labels take, where they are evenly spaced; else twenty steps."""
+    values = np.unique(truth)
+    step = float(np.diff(values).min()) if len(values) > 1 else 0.0
+    many = round((high - low) / step) if step > (high - low) / 40 else 20
+    return np.linspace(low, high, many + 1)
+
+
+# --- calibration ---------------------------------------------------------------------------------
+
+
+def _calibration(
+    comparison: Comparison, name: str, shown: Sequence[Variant], graded: bool
+) -> Markup:
+    """Of answers given with so much confidence, how many are right; of numbers, the mean truth of
+    rows with like predictions."""
+    order = [v.label for v in comparison.variants]
+    series = []
+    for v in shown:
+        runs = comparison.answers[v.label, name]
+        points = _graded_points(runs, v.recipe.tasks[name].range) if graded else _points(runs)
+        points = [Point(p.x, p.y, f"{v.label}\n{p.tip}") for p in points]
+        series.append(Series(order.index(v.label), v.label, points))
+    across, up = ("confidence", "right")
+    if graded:
+        across, up = ("predicted, as a share of the range", "true, mean")
+    title = f"{name}: calibration"
+    return plots.lines(series, Axis(across, _tick), Axis(up, _tick), title, square=True)
+
+
+def _tick(value: float) -> str:
+    return number(value, 1) if value < 1 else "1"
+
+
+def _confidence(runs: Sequence[Answers]) -> tuple[Floats, Floats]:
+    sure = np.concatenate([a.probabilities.max(1) for a in runs if a.probabilities is not None])
+    right = np.concatenate([(a.said == a.truth).astype(float) for a in runs])
+    return sure, right
+
+
+def _points(runs: Sequence[Answers]) -> list[Point]:
+    return [
+        Point(
+            x,
+            y,
+            f"confidence {x * 100:.0f} %, right {y * 100:.0f} % ({rows / len(runs):,.0f} rows)",
+        )
+        for x, y, rows in _binned(*_confidence(runs))
+    ]
+
+
+def _graded_points(runs: Sequence[Answers], ends: tuple[float, float] | None) -> list[Point]:
+    answers, truth = (
+        np.concatenate(a) for a in zip(*((a.said, a.truth) for a in runs), strict=True)
+    )
+    low, high = ends or (float(truth.min()), float(truth.max()))
+    points = []
+    for x, mean, rows in _binned(np.clip((answers - low) / (high - low), 0, 1), truth):
+        tip = f"predicted {low + x * (high - low):.2f}, true {mean:.2f}"
+        tip += f" ({rows / len(runs):,.0f} rows)"
+        points.append(Point(x, (mean - low) / (high - low), tip))
+    return points
+
+
+def _calibration_error(runs: Sequence[Answers]) -> float:
+    """The expected one: mean distance of confidence and share of right answers."""
+    bins = _binned(*_confidence(runs))
+    return sum(abs(y - x) * rows for x, y, rows in bins) / sum(rows for _, _, rows in bins)
+
+
+def _binned(xs: Floats, ys: Floats) -> list[tuple[float, float, int]]:
+    """Means of both and the number of rows, in equal parts of 0 to 1 in x that hold any."""
+    part = np.minimum((xs * BINS).astype(int), BINS - 1)
+    masks = [part == n for n in np.unique(part)]
+    return [(float(xs[m].mean()), float(ys[m].mean()), int(m.sum())) for m in masks]

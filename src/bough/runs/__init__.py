@@ -1,0 +1,1 @@
+"""What a run leaves and shows: its directory, predictions, cost, card, console, trackers."""

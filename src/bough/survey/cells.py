@@ -1,0 +1,165 @@
+"""Cells: what sets runs apart, the names they go by, and the recipe of each.
+
+A cell is a few keys that are changed in the base recipe; with a seed it is a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bough.errors import UserError, listed, nearest
+from bough.recipe.recipe import Recipe
+
+SEED = "training.seed"
+_LONGEST = 80  # characters of a cell's name: it becomes a folder's
+_NAME = re.compile(r"[A-Za-z0-9_@=+~-][A-Za-z0-9_.@=+~-]*")
+
+Overrides = dict[str, Any]  # dotted key -> value
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run that is wanted."""
+
+    cell: str
+    seed: int
+    recipe: Recipe
+
+    @classmethod
+    def of(cls, base: Recipe, cell: str, overrides: Overrides, seed: int) -> RunSpec:
+        return cls(cell, seed, with_overrides(base, overrides | {SEED: seed}, f"cell {cell!r}"))
+
+    @property
+    def name(self) -> str:
+        return f"{self.cell}-s{self.seed}"
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def grid(vary: Mapping[str, Sequence[Any]]) -> dict[str, Overrides]:
+    """A cell for every combination of the values, under a name that tells it."""
+    cells: dict[str, Overrides] = {}
+    for values in itertools.product(*vary.values()) if vary else ():
+        overrides = dict(zip(vary, values, strict=True))
+        name = short = cell_name(overrides)
+        number = 2
+        while name in cells:
+            name, number = f"{short}-{number}", number + 1
+        cells[name] = overrides
+    return cells
+
+
+def cell_name(overrides: Overrides) -> str:
+    """A name for a cell, fit for a folder: `split@3_lr=0.0001`."""
+    ends = [key.split(".")[-1] for key in overrides]
+    parts = []
+    for (key, value), end in zip(overrides.items(), ends, strict=True):
+        short = end if ends.count(end) == 1 else ".".join(key.split(".")[-2:])
+        parts.append(_text(value) if key in ("plan", "tasks") else f"{short}={_text(value)}")
+    name = re.sub(r"[^A-Za-z0-9_.@=+~-]+", "-", "_".join(parts)).strip("-.") or "cell"
+    if len(name) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(json.dumps(overrides, sort_keys=True).encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST - 9]}-{digest}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "+".join(f"{key}-{_text(inner)}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return "+".join(map(_text, value))
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        raise UserError(
+            f"cells: {name!r} is to be a folder's name; use letters, digits, - and _ only"
+        )
+
+
+def find_cell(text: str, cells: Iterable[str]) -> str | None:
+    """The cell that is meant, by its name or by its label in a comparison: `split@3, lr=0.0001`."""
+    cells = list(cells)
+    if text in cells:
+        return text
+    matching = [cell for cell in cells if _words(cell) == _words(text)]
+    return matching[0] if len(matching) == 1 else None
+
+
+def _words(text: str) -> list[str]:
+    """What a cell's name and its label have in common: the order and the signs between differ."""
+    return sorted(re.findall(r"[A-Za-z0-9.@=+~]+", text.replace("tasks=", "")))
+
+
+# --- recipes -------------------------------------------------------------------------------------
+
+
+def with_overrides(base: Recipe, overrides: Overrides, where: str) -> Recipe:
+    """The recipe with keys changed. `tasks` as a list keeps these tasks, `tasks.*` is each."""
+    names = overrides.get("tasks")
+    if isinstance(names, list | tuple):
+        base = _only(base, [str(name) for name in names], where)
+        overrides = {key: value for key, value in overrides.items() if key != "tasks"}
+    settings = []
+    for key, value in overrides.items():
+        first, star, rest = key.partition(".*.")
+        each = star and first == "tasks"
+        keys = [f"tasks.{name}.{rest}" for name in base.tasks] if each else [key]
+        settings += [f"{one}={json.dumps(value, ensure_ascii=False)}" for one in keys]
+    try:
+        return _anchored(Recipe.read(base, settings))
+    except UserError as error:
+        raise UserError(f"{where}: {str(error).removeprefix('--set ')}") from None
+
+
+def _only(base: Recipe, names: Sequence[str], where: str) -> Recipe:
+    """The recipe of some of its tasks; the loss weights of the others go with them."""
+    for name in names:
+        if name not in base.tasks:
+            known = listed(list(base.tasks))
+            raise UserError(f"{where}: no task {name!r}, only {known}{nearest(name, base.tasks)}")
+    if not names:
+        raise UserError(f"{where}: `tasks` is empty; name at least one")
+    weights = {name: w for name, w in base.training.weights.items() if name in names}
+    training = base.training.model_copy(update={"weights": weights})
+    tasks = {name: base.tasks[name] for name in names}
+    return base.model_copy(update={"tasks": tasks, "training": training})
+
+
+def _anchored(recipe: Recipe) -> Recipe:
+    """With an encoder's folder by its full path, so that the survey goes on from anywhere."""
+    folder = Path(recipe.encoder).expanduser()
+    if not folder.is_dir():
+        return recipe
+    return recipe.model_copy(update={"encoder": str(folder.resolve())})
+
+
+def check(recipes: Iterable[Recipe]) -> None:
+    """Refuse at once what would fail a run later: plans, the data folder."""
+    from bough.model.network import plan_of
+    from bough.model.pretrained import find
+    from bough.plan.encoder_shape import Shape
+
+    shapes: dict[str, Shape | None] = {}
+    distinct = {json.dumps([r.encoder, r.plan, [*r.tasks], r.data]): r for r in recipes}
+    for recipe in distinct.values():
+        assert recipe.root
+        if recipe.encoder not in shapes:
+            try:
+                shapes[recipe.encoder] = Shape.read(find(recipe.encoder))
+            except UserError:  # the run that needs it says so
+                shapes[recipe.encoder] = None
+        shape = shapes[recipe.encoder]
+        if shape is not None:
+            plan_of(recipe.plan, recipe.tasks, shape)

@@ -1,0 +1,102 @@
+"""A survey's directory: what was decided, and how far each run has come.
+
+Nothing is remembered that is not on disk. A run is done when its directory has scores, failed when
+`failures/` has its error, and anything else is begun or resumed. So a survey that was stopped or
+killed goes on where it was, and no run is done twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bough.errors import UserError
+from bough.files import write_atomically
+from bough.recipe.raw_settings import flattened
+from bough.runs.lock import locked
+from bough.runs.run_dir import Run
+from bough.survey.cells import with_overrides
+from bough.survey.spec import Survey
+
+FILE = "survey.yaml"
+
+State = Literal["done", "failed", "begun", "waiting"]
+
+
+@dataclass(frozen=True)
+class SurveyDir:
+    """A survey's directory: `survey.yaml`, `runs/`, `recipes/`, `logs/`, `failures/`."""
+
+    path: Path
+
+    def run(self, name: str) -> Run:
+        return Run(self.path / "runs" / name)
+
+    def failure(self, name: str) -> Path:
+        return self.path / "failures" / f"{name}.txt"
+
+    def log(self, name: str) -> Path:
+        return self.path / "logs" / f"{name}.txt"
+
+    def state(self, name: str) -> State:
+        run = self.run(name)
+        if run.finished:
+            return "done"
+        if self.failure(name).is_file():
+            return "failed"
+        return "begun" if run.recipe_file.is_file() else "waiting"
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Within, this process runs the survey, and no other."""
+        return locked(self.path / ".lock", "survey")
+
+    @property
+    def survey(self) -> Survey | None:
+        """What was decided before, if anything."""
+        file = self.path / FILE
+        return Survey.read(file) if file.is_file() else None
+
+    def settle(self, survey: Survey) -> None:
+        """Write down what is to be run; what was begun here must be a part of it."""
+        old = self.survey
+        if old == survey:
+            return
+        obstacle = None if old is None else next(_changes(old, survey), None)
+        if obstacle is not None:
+            raise UserError(
+                f"{self.path}: holds another survey ({obstacle}); choose another place with -o"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / FILE, survey.dump())
+
+
+def _changes(old: Survey, new: Survey) -> Iterator[str]:
+    """Why `new` cannot go on in the directory of `old`; it may have more cells, seeds, trials."""
+    if (old.search is None) != (new.search is None):
+        yield "one is a search, the other is not"
+        return
+    if old.search is not None and new.search is not None:
+        trials = {"trials": 1}
+        if old.search.model_copy(update=trials) != new.search.model_copy(update=trials):
+            yield "the searches differ"
+        if old.seeds != new.seeds:
+            yield f"its seeds are {list(old.seeds)}"
+    for seed in old.seeds:
+        if seed not in new.seeds:
+            yield f"it has the seed {seed}, which this has not"
+    for cell in old.cells:
+        if cell not in new.cells:
+            yield f"it has a cell {cell!r}, which this has not"
+    for cell in old.cells or ("the base",):
+        there, here = (
+            flattened(with_overrides(s.base, s.cells.get(cell, {}), cell).model_dump(mode="json"))
+            for s in (old, new)
+        )
+        for key in {**there, **here}:
+            if there.get(key) != here.get(key):
+                a, b = (json.dumps(keys.get(key)) for keys in (there, here))
+                yield f"{key} of {cell} is {a} there and {b} here"

@@ -1,0 +1,47 @@
+"""bough plan: a plan's table and its exact cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bough.plan.cost import cost
+from bough.plan.encoder_shape import Shape
+from bough.plan.plan import Plan
+from tests.command import bough
+
+
+def test_plan(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "split@1, pal:8", "--tasks", "sst:5,para,sts"]
+    assert bough(*words, "--layers", "6") == 0
+    told = capsys.readouterr().out
+    assert "layer 2-6" in told
+    assert "parameters" in told
+    assert bough(*words, "--encoder", tiny_folder, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    shape = Shape.read(tiny_folder)
+    plan = Plan.parse("split@1, pal:8", ("sst", "para", "sts"), 2, heads=4)
+    exact = cost(plan, shape, {"sst": 5, "para": 1, "sts": 1}, length=64)
+    assert found["parameters"] == exact.parameters
+    assert found["plan"] == plan.text
+    assert found["tasks"] == ["sst", "para", "sts"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["splot@1"], "the nearest plan that works is"),
+        (["full", "--tasks", "a,a"], "expected different names"),
+        (["full", "--tasks", "a:0"], "expected different names"),
+        (["full", "--layers", "0"], "at least one layer"),
+        (["full", "--layers", "3", "--encoder", "x"], "not both"),
+        (["split@7", "--layers", "3"], "3"),
+    ],
+)
+def test_mistakes_in_plans(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bough("plan", *words) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1

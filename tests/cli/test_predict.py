@@ -1,0 +1,89 @@
+"""bough predict: texts from files and pipes, and one sentence per mistake."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bough.runs.run_dir import Run
+from tests.command import BOUGH, QUIET, bough
+
+
+def test_predict_from_standard_input(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "A fine film.\nOne question?\tAnother question?\n"
+    stream = io.TextIOWrapper(io.BytesIO(lines.encode()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert bough("predict", run.folder) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["id"] == "A fine film."
+    assert set(first) == {"id", "sentiment"}
+    assert set(second) == {"id", "questions", "similarity"}
+    assert 0 <= second["similarity"]["value"] <= 5
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "txt"])
+def test_predict_files(kind: str, run: Run) -> None:
+    pairs = [("Why is that?", "Why?"), ('He said "no", twice.', "Two, three"), ("東京?", "a")]
+    fields = ["id", "question1", "question2"]
+    rows = [dict(zip(fields, (f"r{i}", *pair), strict=True)) for i, pair in enumerate(pairs)]
+    file = Path(f"in.{kind}")
+    if kind == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif kind == "txt":
+        file.write_text("".join("\t".join(pair) + "\n" for pair in pairs))
+    else:
+        with open(file, "w", newline="") as out:
+            writer = csv.DictWriter(out, fields, delimiter="," if kind == "csv" else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+    task = ["--task", "questions"]
+    assert bough("predict", run.folder, file, *task, "-o", "out.csv") == 0
+    assert bough("predict", run.folder, file, *task, "-o", "out.jsonl") == 0
+    with open("out.csv", newline="") as found:
+        table = list(csv.DictReader(found))
+    ids = ["\t".join(pair) for pair in pairs] if kind == "txt" else ["r0", "r1", "r2"]
+    assert [row["id"] for row in table] == ids
+    told = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [row["questions"]["label"] for row in told] == [row["questions"] for row in table]
+    assert [row["id"] for row in told] == ids
+
+
+def test_mistakes_in_answering(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in.txt").write_text("Fine.\n")
+    mistakes: list[tuple[list[str | Path], str]] = [
+        ([run.folder, "in.txt", "-o", "out.xml"], "written as .csv or .jsonl"),
+        ([run.folder, "in.txt", "-o", "no/out.csv"], "there is no folder"),
+        ([run.folder, "none.txt"], "none.txt"),
+        ([run.folder, "in.txt", "--task", "sentimant"], "did you mean 'sentiment'"),
+        ([run.folder.parent, "in.txt"], "no model there"),
+    ]
+    for words, said in mistakes:
+        assert bough("predict", *words) == 2
+        told = capsys.readouterr().err
+        assert said in told
+        assert told.count("\n") == 1
+
+
+def test_a_text_is_no_file(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bough("predict", run.folder, "A fine film.") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bough: 'A fine film.': no such file; to answer a text itself:")
+
+
+def test_a_reader_that_goes_away(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("A fine film.\n" * 3000)
+    command = f"'{BOUGH[0]}' predict '{run.folder}' in.txt | head -n 1"
+    told = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=QUIET, capture_output=True, text=True, check=True
+    )
+    assert json.loads(told.stdout)["id"] == "A fine film."
+    assert "Traceback" not in told.stderr
+    assert "Exception" not in told.stderr

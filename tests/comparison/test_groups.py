@@ -1,0 +1,165 @@
+"""Runs become variants that carry what differs as their label; unlike data is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bough.comparison import tables
+from bough.comparison.compare import Comparison, compare
+from bough.comparison.groups import _labels, find_runs
+from bough.comparison.verdict import verdict
+from bough.errors import UserError
+from tests import simulated
+
+
+def test_runs_that_differ_by_seed_are_one_variant(comparison: Comparison) -> None:
+    assert [(v.label, v.seeds) for v in comparison.variants] == [
+        ("full", (0, 1, 2)),
+        ("separate", (0, 1, 2)),
+    ]
+    assert comparison.baseline.label == "separate"  # it shares least
+    assert comparison.columns() == ["sst", "quora", "sts", "raw", "normalised"]
+
+
+def test_labels_tell_what_differs(make: simulated.Make) -> None:
+    runs = [
+        make("a", "full", **{"training.lr": 1e-4}),
+        make("b", "full", **{"training.lr": 2e-5}),
+        make("c", "split@3", **{"training.lr": 1e-4}),
+    ]
+    comparison = compare(runs)
+    labels = [v.label for v in comparison.variants]
+    assert labels == ["full, lr=0.0001", "full, lr=2e-05", "split@3, lr=0.0001"]
+    assert compare(runs, baseline="split@3").baseline.label == "split@3, lr=0.0001"
+    assert "several variants have that plan" in simulated.refused(runs, baseline="full")
+
+
+def test_keys_of_a_task_that_some_lack_tell_the_others_apart(make: simulated.Make) -> None:
+    runs = [
+        make("a", "full", **{"tasks.quora.weight": 2.0}),
+        make("b", "full", **{"tasks.quora.weight": 5.0}),
+        make("c", "full", tasks=("sst", "sts")),
+    ]
+    comparison = compare(runs, tasks=["sst"])
+    assert [v.label for v in comparison.variants] == [
+        "quora.weight=2, tasks=sst+quora+sts",
+        "quora.weight=5, tasks=sst+quora+sts",
+        "tasks=sst+sts",
+    ]
+    for v in comparison.variants:
+        own = v.runs[0].scores["dev"]["tasks"]["sst"]["accuracy"]
+        assert comparison.scores[v.label]["sst"].value == pytest.approx(own)
+
+
+def test_labels_are_never_shared(make: simulated.Make) -> None:
+    close = [make(n, **{"training.lr": lr}) for n, lr in (("a", 1.0000001e-4), ("b", 1.0000002e-4))]
+    assert [v.label for v in compare(close).variants] == ["lr=0.00010000001", "lr=0.00010000002"]
+    flat: list[dict[str, Any]] = [
+        {"plan": "full", "x.y": 1},
+        {"plan": "full", "x.y": "1"},
+        {"plan": "full"},
+    ]
+    settings: list[dict[str, Any]] = [{"x.y": 1}, {"x.y": "1"}, {}]
+    assert _labels(settings, flat) == ["y=1", 'y="1"', "full"]
+    assert _labels([{}, {}, {}], flat) == ["full", "full (2)", "full (3)"]
+    assert _labels([{"x.y": 1}, {}], [{"plan": "full", "x.y": 1, "z.y": 2}] * 2)[0] == "x.y=1"
+
+
+def test_two_spellings_are_one_plan(make: simulated.Make) -> None:
+    comparison = compare([make("a", "split@6", 0), make("b", "split@6/sst/quora/sts", 1)])
+    assert len(comparison.variants) == 1
+
+
+def test_a_moved_data_folder_is_no_variant(make: simulated.Make, tmp_path: Path) -> None:
+    first = make("a", seed=0)
+    shutil.copytree(tmp_path / "data", tmp_path / "moved")
+    second = simulated.run(tmp_path / "b", simulated.recipe(tmp_path / "moved", "full", 1))
+    assert len(compare([first, second]).variants) == 1
+
+
+def test_tasks_that_only_some_runs_have(make: simulated.Make) -> None:
+    runs = [make("a", "full"), make("b", "full", tasks=("sst", "sts"))]
+    assert "name the tasks to compare with --tasks sst,quora,sts" in simulated.refused(runs)
+    comparison = compare(runs, tasks=["sst", "quora"], baseline="tasks=sst+quora+sts")
+    one = comparison.scores["tasks=sst+sts"]
+    assert set(one) == {"sst"}
+    assert one["sst"].difference is not None
+    assert verdict(comparison).tasks["sst"].startswith("sst: ")
+    assert "task by task" in verdict(comparison).headline
+    assert "| tasks=sst+sts | 1 |" in tables.markdown(comparison)
+
+
+def test_unfinished_runs_are_named_and_left_out(make: simulated.Make) -> None:
+    runs = [make("done"), make("cut-short", seed=1, finished=False)]
+    assert any("cut-short" in note for note in compare(runs).notes)
+    assert "none of the runs is finished" in simulated.refused(runs[1:])
+
+
+def test_the_same_run_twice_counts_once(make: simulated.Make) -> None:
+    runs = [make("a"), make("b")]
+    comparison = compare([runs[0], *runs])
+    assert comparison.variants[0].seeds == (0,)
+    assert any("the same recipe and seed" in note for note in comparison.notes)
+
+
+def test_find_runs(survey: Path, tmp_path: Path) -> None:
+    names = [run.name for run in find_runs([survey])]
+    assert names[:3] == ["full-0", "full-1", "full-2"]
+    assert [run.name for run in find_runs([survey / "runs"])] == names
+    assert [run.name for run in find_runs([survey / "runs" / "full-1", survey])][:2] == names[1::-1]
+    empty = tmp_path / "empty"
+    (empty / "runs").mkdir(parents=True)
+    for path, words in ((tmp_path / "none", "no such run directory"), (empty, "an empty survey")):
+        with pytest.raises(UserError, match=words):
+            find_runs([path])
+
+
+def test_numbered_runs_come_in_order(make: simulated.Make, tmp_path: Path) -> None:
+    for number in (10, 2, 1):
+        make(f"all/run-{number}", seed=number)
+    assert [run.name for run in find_runs([tmp_path / "all"])] == ["run-1", "run-2", "run-10"]
+
+
+def test_different_data_is_refused(make: simulated.Make, tmp_path: Path) -> None:
+    first = make("a")
+    other = simulated.data(tmp_path / "other", 41)
+    second = simulated.run(tmp_path / "b", simulated.recipe(other, "separate", 0))
+    text = simulated.refused([first, second])
+    assert "different dev rows for task 'sst'" in text
+    assert str(first) in text
+    assert str(second) in text
+
+
+def test_a_changed_training_set_is_refused(make: simulated.Make, tmp_path: Path) -> None:
+    first = make("a")
+    file = tmp_path / "data" / "sst-train.tsv"
+    file.write_text(file.read_text() + "one more\t3\n")
+    assert "different train rows for task 'sst'" in simulated.refused(
+        [first, make("b", "separate")]
+    )
+
+
+def test_a_learning_curve_can_be_compared(make: simulated.Make, tmp_path: Path) -> None:
+    """The recipes say that the train rows differ, and how; a file that changed is no such thing."""
+    runs = [make("a"), make("b", **{"tasks.sst.limit.train": 10})]
+    assert [v.label for v in compare(runs).variants] == [
+        "sst.limit.train=null",
+        "sst.limit.train=10",
+    ]
+    file = tmp_path / "data" / "sst-train.tsv"
+    file.write_text(file.read_text().replace("tree", "bush"))
+    late = make("c", "separate", **{"tasks.sst.limit.train": 10})
+    assert "different train rows for task 'sst'" in simulated.refused([*runs, late])
+
+
+def test_another_metric_is_another_task(make: simulated.Make) -> None:
+    runs = [make("a"), make("b", **{"tasks.sst.metric": "f1"})]
+    assert "these are different tasks" in simulated.refused(runs)
+
+
+def test_a_split_that_is_not_there(make: simulated.Make) -> None:
+    assert "has no test rows; it has train, dev" in simulated.refused([make("a")], split="test")

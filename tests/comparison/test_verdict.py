@@ -1,0 +1,128 @@
+"""A table becomes a few sentences that claim no more than the runs can show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from bough.comparison import tables
+from bough.comparison.compare import Comparison, compare
+from bough.comparison.scores import Difference
+from bough.comparison.verdict import MARGIN, verdict
+from tests import simulated
+
+
+def test_the_verdict_in_plain_words(comparison: Comparison) -> None:
+    said = verdict(comparison)
+    assert said.tasks["sts"].startswith("sts gains .")
+    assert "with full (against separate)." in said.tasks["sts"]
+    assert said.tasks["quora"].startswith("quora loses .")
+    assert "no difference from separate that 3 seeds can show" in said.tasks["sst"]
+    assert any("memory to serve −67 %" in text for text in said.costs)
+    assert any("trained on Quora" in note for note in said.notes)
+
+
+def headline(comparison: Comparison, **apart: tuple[float, float]) -> str:
+    """With these intervals in place of full's; other columns are well above the baseline."""
+    scores = {}
+    for name, score in comparison.scores["full"].items():
+        low, high = apart.get(name, (0.001, 0.011))
+        middle, half = (low + high) / 2, (high - low) / 2
+        # Not real: the correction for many comparisons makes "no loss" no easier.
+        made = Difference(middle, (low, high), half, 0.03, 3, holm=0.2, bh=0.1)
+        scores[name] = replace(score, difference=made)
+    return verdict(replace(comparison, scores={**comparison.scores, "full": scores})).headline
+
+
+def test_no_loss_is_said_only_where_a_large_one_is_ruled_out(comparison: Comparison) -> None:
+    assert headline(comparison, sts=(-0.0111, 0.03)) == (
+        "full serves all tasks with 67 % less memory and loses at most .012 on any task (3 seeds, "
+        "against separate)."
+    )
+    assert "loses nothing on any task" in headline(comparison)
+    assert headline(comparison, sts=(-0.073, 0.001), sst=(-0.05, 0.05)) == (
+        "full saves 67 % of memory; with 3 seeds a loss of up to .073 on sts cannot be ruled out "
+        "(normalised score +.006 ± .005 against separate)."
+    )
+    edge = MARGIN
+    assert "loses at most" in headline(comparison, sst=(1e-4 - edge, 0.1))
+    assert "cannot be ruled out" in headline(comparison, sst=(-edge, 0.1))
+    assert "loses at most" not in headline(comparison, normalised=(-0.03, 0.1))
+
+
+def test_a_loss_that_is_there_is_not_called_possible(comparison: Comparison) -> None:
+    assert headline(comparison, sts=(-0.073, -0.03)).startswith("No variant beats separate")
+
+
+def test_fewer_rows_make_no_bolder_claim(make: simulated.Make) -> None:
+    """Two like plans on 40 rows: nothing shows, so nothing is ruled out."""
+    runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in range(3)]
+    assert "cannot be ruled out" in verdict(compare(runs)).headline
+
+
+def test_what_shows_in_the_mean_alone_is_said(comparison: Comparison) -> None:
+    """Three small losses can be one that shows."""
+    seen = Difference(-0.03, (-0.04, -0.02), 0.01, 0.001, 3, holm=0.01, bh=0.01)
+    hidden = replace(seen, holm=0.4)
+    full = {
+        n: replace(score, difference=seen if n == "normalised" else hidden)
+        for n, score in comparison.scores["full"].items()
+    }
+    said = verdict(replace(comparison, scores={**comparison.scores, "full": full}))
+    assert "normalised loses .030 ± .010 with full" in said.tasks["normalised"]
+    quiet = {n: replace(score, difference=hidden) for n, score in full.items()}
+    told = verdict(replace(comparison, scores={**comparison.scores, "full": quiet}))
+    assert set(told.tasks) == set(comparison.metrics)
+
+
+def test_two_seeds_are_an_anecdote(make: simulated.Make) -> None:
+    runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in (0, 1)]
+    said = verdict(compare(runs))
+    assert said.headline.startswith("An anecdote, not a finding (2 seeds per variant)")
+    assert not any("Anecdote" in text for text in said.tasks.values()), "it has been said"
+
+
+def test_only_pairs_of_few_seeds_are_anecdotes(survey: Path, tmp_path: Path) -> None:
+    """A survey looked at while it runs: some variants are done, some have begun."""
+    source = survey / "data"
+    begun = [
+        simulated.run(tmp_path / f"{plan}-{seed}", simulated.recipe(source, plan, seed))
+        for plan, many in (("split@3", 2), *((f"split@{n}", 1) for n in (1, 2, 4, 5)))
+        for seed in range(many)
+    ]
+    alone, said = (verdict(compare(runs)) for runs in ([survey], [survey, *begun]))
+    assert said.headline == (
+        f"{alone.headline} Not counted, with fewer than 3 seeds: split@3, split@1, split@2, "
+        "split@4 and split@5."
+    )
+    first, two, one = said.tasks["quora"].split("Anecdote ")
+    assert first.startswith("quora loses .")
+    assert first.endswith("with full (against separate). ")
+    assert two.startswith("(2 seeds): quora: no difference from separate that 2 seeds can show (sp")
+    assert one.startswith("(one seed): quora: ")
+    assert all(f" with split@{n}" in one for n in (1, 2, 4, 5))
+
+
+def test_a_baseline_of_one_seed_makes_anecdotes_of_all(make: simulated.Make) -> None:
+    runs = [make("base", "separate"), *(make(f"full-{s}", "full", s) for s in range(3))]
+    comparison = compare(runs)
+    d = comparison.scores["full"]["sst"].difference
+    assert d is not None
+    assert d.seeds == 1
+    assert verdict(comparison).headline.startswith(
+        "An anecdote, not a finding (fewer than 3 seeds on a side): "
+    )
+
+
+def test_one_seed_says_nothing_about_the_next(make: simulated.Make) -> None:
+    comparison = compare([make("a", "full"), make("b", "separate")])
+    assert comparison.scores["full"]["sst"].difference is not None
+    assert comparison.scores["full"]["sst"].difference.p is None
+    assert "one seed says nothing about the next" in verdict(comparison).tasks["sst"]
+
+
+def test_one_variant_has_nothing_to_be_compared_with(make: simulated.Make) -> None:
+    comparison = compare([make("a", seed=0), make("b", seed=1)])
+    assert "nothing to compare it with" in verdict(comparison).headline
+    assert comparison.fronts == {}
+    assert "Differences from" not in tables.markdown(comparison)

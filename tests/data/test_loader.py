@@ -1,0 +1,54 @@
+"""What a step learns from: every drawn example once, together or apart by task, in shares of 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bough.data.loader import Loader, MicroBatch
+from bough.data.tokens import Ints
+from tests import tiny
+
+DRAWN: dict[str, Ints] = {"single": np.array([2, 0, 1, 1, 0]), "twin": np.array([1])}
+
+
+def texts(parts: list[MicroBatch], task: str) -> list[list[list[list[int]]]]:
+    """The sequences of each of a task's examples, in the order in which they come."""
+    out = []
+    for part in parts:
+        for batch in part.batches:
+            sequences = tiny.unpacked(batch.pack)
+            index = batch.index[task].tolist() if task in batch.index else []
+            out += [[sequences[place] for place in places] for places in index]
+    return out
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3, 7])
+def test_every_drawn_example_comes_once(accumulate: int) -> None:
+    examples = tiny.examples()
+    whole = Loader(examples, lambda: DRAWN).next(apart=False)
+    assert len(whole) == 1
+    for apart in (False, True):
+        parts = Loader(examples, lambda: DRAWN, accumulate).next(apart)
+        assert len(parts) == min(accumulate, 5), "a part without examples is left out"
+        for task, drawn in DRAWN.items():
+            assert texts(parts, task) == texts(whole, task)
+            assert sum(part.shares.get(task, 0) for part in parts) == pytest.approx(1)
+            for part in parts:
+                own = sum(len(batch.targets.get(task, ())) for batch in part.batches)
+                assert part.shares.get(task, 0) == own / len(drawn)
+        assert sum(part.tokens for part in parts) == whole[0].tokens
+
+
+def test_apart_is_a_batch_of_each_task() -> None:
+    (together,) = Loader(tiny.examples(), lambda: DRAWN).next(apart=False)
+    (apart,) = Loader(tiny.examples(), lambda: DRAWN).next(apart=True)
+    assert [list(batch.index) for batch in together.batches] == [["single", "twin"]]
+    assert [list(batch.index) for batch in apart.batches] == [["single"], ["twin"]]
+
+
+def test_each_step_draws_once() -> None:
+    draws = iter([DRAWN, {"joint": np.array([0, 2])}])
+    loader = Loader(tiny.examples(), lambda: next(draws), accumulate=2)
+    assert set(loader.next(True)[0].shares) == {"single", "twin"}
+    assert [dict(part.shares) for part in loader.next(True)] == [{"joint": 0.5}] * 2

@@ -1,0 +1,37 @@
+"""Rows set aside: always the same, each class its share, no text on both sides."""
+
+from __future__ import annotations
+
+from bough.data.rows import Rows
+from bough.data.split import split_off
+from tests.data.reading import texts
+
+
+def as_rows(parts: list[str], labels: list[int]) -> Rows:
+    size = len(parts)
+    return Rows([(text,) for text in parts], labels, [str(i) for i in range(size)], "f.csv",
+                list(range(2, size + 2)))  # fmt: skip
+
+
+def test_rows_aside_do_not_depend_on_the_order_and_keep_the_classes() -> None:
+    parts, labels = texts(1000), [int(i % 10 == 0) for i in range(1000)]
+    train_rows, dev = split_off(as_rows(parts, labels), by_class=True)
+    assert sorted(train_rows + dev) == list(range(1000))
+    assert len(dev) == 100
+    assert sum(labels[n] for n in dev) == 10
+    turned = split_off(as_rows(parts[::-1], labels[::-1]), by_class=True)[1]
+    assert {parts[n] for n in dev} == {parts[::-1][n] for n in turned}
+
+
+def test_equal_texts_stay_on_one_side() -> None:
+    parts = texts(50) * 4
+    train_rows, dev = split_off(as_rows(parts, [i % 2 for i in range(200)]), by_class=True)
+    assert dev
+    assert not {parts[n] for n in train_rows} & {parts[n] for n in dev}
+
+
+def test_tasks_on_one_file_set_the_same_texts_aside_whatever_is_missing() -> None:
+    parts = texts(400)
+    whole = split_off(as_rows(parts, [0, 1] * 200), True, 400)[1]
+    part = split_off(as_rows(parts[150:], [0, 1, 1, 0, 1] * 50), True, 400)[1]
+    assert {parts[n] for n in whole} & set(parts[150:]) == {parts[150 + n] for n in part}

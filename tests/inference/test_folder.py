@@ -1,0 +1,39 @@
+"""A model's folder is found from whatever a user names, or what is wrong with the name is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bough.errors import UserError
+from bough.inference.folder import find
+from bough.runs.run_dir import Run
+
+
+def test_a_model_is_found_from_its_run_and_from_itself(run: Run) -> None:
+    for source in (run, run.folder, str(run.folder), run.model, str(run.model)):
+        assert find(source) == run.model
+
+
+def test_a_run_without_a_model(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("")
+    with pytest.raises(UserError, match="no model there yet; go on with the run: bough train --"):
+        find(tmp_path)
+
+
+def test_a_mistyped_run_is_not_looked_for_on_the_hub(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "first").symlink_to(run.folder, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"runs/frist: no such run .*did you mean 'first'\?"):
+        find("runs/frist")
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such run or model folder"):
+        find(tmp_path / "nothing")
+    with pytest.raises(UserError, match="no model there"):
+        find(tmp_path)

@@ -1,0 +1,67 @@
+"""Confusions are shares of the truth, calibration is the share of right answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bough.comparison.compare import Comparison, compare
+from bough.reports.answers import task_answers
+from bough.reports.page import page
+from tests import simulated
+from tests.html_page import Page
+
+
+def test_confusions_are_shares_of_each_true_class(comparison: Comparison) -> None:
+    made = task_answers(comparison, "sst", {})
+    assert not made.graded
+    scores = [comparison.scores[v.label]["sst"].value for v in made.variants]
+    assert scores == sorted(scores, reverse=True)
+    for variant, score in zip(made.variants, scores, strict=True):
+        assert variant.map is None
+        assert variant.classes == ("0", "1", "2", "3", "4")
+        shares = np.array(variant.shares)
+        assert shares.sum(1) == pytest.approx(1)
+        # 120 rows, as many of each of the five classes: the mean of the diagonal is the accuracy.
+        assert np.diag(shares).mean() == pytest.approx(score)
+
+
+def test_calibration_error_by_hand(comparison: Comparison) -> None:
+    made = task_answers(comparison, "quora", {})
+    for label, error in made.calibration_errors:
+        sure, right = [], []
+        for run in comparison.answers[label, "quora"]:
+            assert run.probabilities is not None
+            sure += list(run.probabilities.max(1))
+            right += list(run.said == run.truth)
+        expected = 0.0
+        for low in np.arange(0, 1, 0.1):
+            bin_ = [i for i, p in enumerate(sure) if low <= p < low + 0.1 - 1e-12 or p == low == 1]
+            expected += abs(sum(right[i] for i in bin_) - sum(sure[i] for i in bin_))
+        assert error == pytest.approx(expected / len(sure), abs=1e-9)
+
+
+def test_numbers_are_a_map_of_predicted_against_true(comparison: Comparison) -> None:
+    made = task_answers(comparison, "sts", {})
+    assert made.graded
+    assert made.calibration_errors == []
+    for variant in made.variants:
+        assert variant.map is not None
+        assert 'class="diagonal"' in variant.map
+        assert f"{variant.label}, sts: predicted (up) against true (right)" in variant.map
+
+
+def test_many_classes_are_a_map(tmp_path: Path) -> None:
+    source = simulated.data(tmp_path / "data", 60)
+    for file in source.glob("sst-*.tsv"):
+        head, *lines = file.read_text().splitlines()
+        lines = [f"{line[:-1]}class{n % 20}" for n, line in enumerate(lines)]
+        file.write_text("\n".join([head, *lines]) + "\n")
+    run = simulated.run(tmp_path / "run", simulated.recipe(source, "full", 0))
+    comparison = compare([run])
+    (variant,) = task_answers(comparison, "sst", {}).variants
+    assert variant.map is not None
+    assert "sst: confusion matrix" in variant.map
+    Page(page(comparison))

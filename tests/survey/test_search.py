@@ -1,0 +1,89 @@
+"""Searches: several aims, trials that are stopped, tried again, or fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from bough.errors import UserError
+from bough.survey.survey import conduct
+from tests.survey import files
+
+SPACE = {"training.lr": {"low": 1e-5, "high": 1e-1, "log": True}, "plan": ["full", "split@1"]}
+
+
+def test_a_search_with_two_aims_goes_on_and_ends_with_its_front(base, tmp_path, quick, capsys):
+    search = {"space": SPACE, "trials": 3, "objectives": ["raw", "bytes_to_serve"], "prune": False}
+    out = tmp_path / "out"
+    first = conduct(files.written(tmp_path, recipe=base, search=search, seeds=2), out=out)
+    assert (first.done, first.total) == (6, 6)
+    assert (out / "search.db").is_file()
+    more = {**search, "trials": 5}
+    second = conduct(files.written(tmp_path, recipe=base, search=more, seeds=2), out=out, workers=2)
+    assert (second.done, second.total) == (10, 10)
+    assert set(files.starts(out).values()) == {1}
+    assert len({r["training"]["lr"] for r in files.recipes(out)}) == 5
+    shown = capsys.readouterr().out
+    assert "No other trial is better in every aim:" in shown
+    assert "bytes_to_serve 100" in shown
+    other = {**more, "objectives": ["raw"]}
+    with pytest.raises(UserError, match=r"holds another survey \(the searches differ"):
+        conduct(files.written(tmp_path, recipe=base, search=other, seeds=2), out=out)
+
+
+def test_a_search_that_was_stopped_goes_on_with_the_trial_at_hand(base, tmp_path, quick):
+    space = {"training.lr": {"low": 1e-7, "high": 1e-6, "log": True}}
+    file = files.written(tmp_path, recipe=base, search={"space": space, "trials": 2})
+    out = tmp_path / "out"
+    run = out / "runs" / "t0-s0"
+
+    def stop() -> None:
+        while not (run / "checkpoint" / "state.pt").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop).start()
+    assert conduct(file, out=out).stopped
+    assert conduct(out, workers=2).done == 2
+    assert files.starts(out) == {"t0-s0": 2, "t1-s0": 1}
+
+
+def test_what_was_tried_is_not_run_again_and_a_trial_may_fail(base, tmp_path, quick):
+    search = {"space": {"training.lr": [1e-3, 666]}, "trials": 8, "sampler": "random"}
+    out = tmp_path / "out"
+    result = conduct(files.written(tmp_path, recipe=base, search=search), out=out)
+    tried = [r["training"]["lr"] for r in files.recipes(out)]
+    assert tried.count(1e-3) == 1
+    assert result.done == 1
+    assert result.failed == tried.count(666) >= 1
+
+
+def test_a_failed_trial_is_tried_again_and_counts_once(base, tmp_path, seed_1_fails, capsys):
+    search = {"space": SPACE, "trials": 2, "prune": False}
+    out = tmp_path / "out"
+    first = conduct(files.written(tmp_path, recipe=base, search=search, seeds=3), out=out)
+    counted = (2, 2, 2, 6)  # the seeds 0 and 1, and the seed 2, which is not begun
+    assert (first.done, first.failed, first.pruned, first.total) == counted
+    assert "t1-s2: pruned (6 of 6)" in capsys.readouterr().err
+    again = conduct(out)
+    assert (again.done, again.failed, again.pruned, again.total) == counted
+    (tmp_path / files.MENDED).touch()
+    more = files.written(tmp_path, recipe=base, search={**search, "trials": 3}, seeds=3)
+    last = conduct(more, out=out, retry=True)
+    assert (last.done, last.failed, last.pruned, last.total) == (9, 0, 0, 9)
+    names = [f"t{trial}-s{seed}" for trial in (0, 1, 4) for seed in (0, 1, 2)]
+    assert files.starts(out) == dict.fromkeys(names, 1), "what was done is not done again"
+    assert not any((out / "failures").iterdir())
+    assert "Best trial:\n  t" in capsys.readouterr().out
+
+
+def test_other_seeds_of_a_failed_trial_are_stopped(base, tmp_path, seed_1_fails):
+    slow = {"space": {"training.lr": {"low": 1e-7, "high": 1e-6}}, "trials": 1, "prune": False}
+    out = tmp_path / "out"
+    result = conduct(files.written(tmp_path, recipe=base, search=slow, seeds=2), out=out, workers=2)
+    assert (result.done, result.failed, result.pruned, result.total) == (0, 1, 1, 2)
+    assert not (out / "runs" / "t0-s0" / "checkpoint").exists()

@@ -1,0 +1,77 @@
+"""Files that are the old or the new one, whatever happens in between."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from bough.files import DiskFullError, replacing, write_atomically
+from tests.raising import raising
+
+
+def test_a_file_is_the_old_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    write_atomically(file, "old")
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, raising(OSError(errno.EIO, "broken")))
+            with pytest.raises(OSError, match="broken"):
+                write_atomically(file, b"new")
+        assert file.read_text() == "old"
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, raising(KeyboardInterrupt()))
+            with pytest.raises(KeyboardInterrupt):
+                write_atomically(file, b"new")
+        assert os.listdir(tmp_path) == ["file"], "nothing half-written stays"
+    write_atomically(file, lambda out: out.write(b"new"))
+    assert file.read_text() == "new"
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    write_atomically(file, "old")
+    monkeypatch.setattr(os, "fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(DiskFullError, match=r"no space left to write .*file \(2\.0 MB\)"):
+        write_atomically(file, b"x" * 2_000_000)
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_text_written_bit_by_bit_takes_its_place_at_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    write_atomically(file, "old")
+    with replacing(file) as text:
+        text.write("né\r\n")
+        text.write("w")
+        assert file.read_text() == "old"
+    assert file.read_bytes() == "né\r\nw".encode()
+    with pytest.raises(TypeError), replacing(file) as text:
+        text.write(b"no text")  # type: ignore[arg-type]
+    assert file.read_bytes() == "né\r\nw".encode()
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_full_disk_under_bits_of_text_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", raising(OSError(errno.EDQUOT, "Quota exceeded")))
+    with (
+        pytest.raises(DiskFullError, match=r"no space left to write .*file \(1\.0 MB\)"),
+        replacing(tmp_path / "file") as text,
+    ):
+        text.write("x" * 1_000_000)
+    assert not os.listdir(tmp_path)
+
+
+def test_words_of_torch_for_a_full_disk_are_seen_through(tmp_path: Path) -> None:
+    """What writes the content says RuntimeError; it is a full disk if the next write fails, too."""
+
+    def fails(file: object) -> None:
+        raise RuntimeError("unexpected pos 64 vs 0")
+
+    with pytest.raises(RuntimeError, match="unexpected pos"):
+        write_atomically(tmp_path / "file", fails)
+    assert not os.listdir(tmp_path)
