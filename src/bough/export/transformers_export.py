@@ -2,7 +2,7 @@
 
 The trunk goes back under its family's own names, LoRA merged into its matrices. A task goes along
 where its family's sequence classifier computes the same; where it does not, the folder carries the
-code that does (`carried`), and the reason is told.
+code that does (`remote_code`), and the reason is told.
 """
 
 from __future__ import annotations
@@ -108,22 +108,22 @@ def write_checkpoint(
 ) -> str:
     """The folder's files: weights, config, tokenizer, a page; and code, if the result says why."""
     network = model.network
-    walker = _common(network) if task is None else task
+    chosen = _common(network) if task is None else task
     alone = task is None or trunk
     try:
-        tensors, config = _stock_trunk(network, walker) if alone else _stock_task(network, walker)
+        tensors, config = _stock_trunk(network, chosen) if alone else _stock_task(network, chosen)
         why = ""
     except NoPlace as reason:
-        tensors, config = carried(network, walker, alone)
+        tensors, config = carried(network, chosen, alone)
         write_atomically(folder / CODE, code())
         why = str(reason)
     if not alone:
-        labels = dict(enumerate(model.tasks[walker].labels or ("value",)))
+        labels = dict(enumerate(model.tasks[chosen].labels or ("value",)))
         config |= {
             "id2label": labels,
             "label2id": {label: i for i, label in labels.items()},
             "problem_type": "single_label_classification"
-            if model.tasks[walker].labels
+            if model.tasks[chosen].labels
             else "regression",
         }
     content = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
@@ -132,7 +132,7 @@ def write_checkpoint(
     write_atomically(folder / "tokenizer.json", model.tokenizer.to_str())
     settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
     _write_json(folder / "tokenizer_config.json", settings)
-    write_atomically(folder / "README.md", _page(model, walker, alone, why))
+    write_atomically(folder / "README.md", _page(model, chosen, alone, why))
     return why
 
 
@@ -184,7 +184,7 @@ def _common(network: Network) -> str:
     plan = network.plan
     first, *others = plan.tasks
     for other in others:
-        if _trunk_way(network, other) != _trunk_way(network, first):
+        if _trunk_path(network, other) != _trunk_path(network, first):
             raise UserError(
                 f"under plan {plan.text!r} tasks {first!r} and {other!r} have different trunks; "
                 "choose one with --task"
@@ -192,14 +192,14 @@ def _common(network: Network) -> str:
     return first
 
 
-def _trunk_way(network: Network, task: str) -> list[Step]:
+def _trunk_path(network: Network, task: str) -> list[Step]:
     return [s for s in network.plan.path(task) if s.cell.place.startswith(("embeddings", "layer "))]
 
 
 def _trunk(network: Network, task: str) -> Tensors:
-    """The tensors on this task's way, under the family's names, without prefix."""
+    """The tensors on this task's path, under the family's names, without prefix."""
     ours: Tensors = {}
-    for step in _trunk_way(network, task):
+    for step in _trunk_path(network, task):
         for adapter, _ in step.adapters:
             if adapter.kind != "lora":
                 raise NoPlace(
@@ -215,10 +215,10 @@ def _trunk(network: Network, task: str) -> Tensors:
     return out
 
 
-def _stock_trunk(network: Network, walker: str) -> tuple[Tensors, dict[str, Any]]:
+def _stock_trunk(network: Network, chosen: str) -> tuple[Tensors, dict[str, Any]]:
     family = network.shape.family
-    tensors = _trunk(network, walker)
-    pooler = next((s.cell for s in network.plan.path(walker) if s.cell.place == "pooler"), None)
+    tensors = _trunk(network, chosen)
+    pooler = next((s.cell for s in network.plan.path(chosen) if s.cell.place == "pooler"), None)
     if pooler is not None and FAMILIES[family].pooler:
         tensors |= _named("pooler.dense", _dense(network.cells[pooler.key]))
     return tensors, network.shape.config() | {"architectures": [TRUNKS[family]]}
@@ -330,7 +330,7 @@ def _tokenizer_settings(tokenizer: Tokenizer, shape: Shape, longest: int) -> dic
     inputs = ["input_ids", "attention_mask"]
     if shape.types > 1:
         inputs.insert(1, "token_type_ids")
-    found = {
+    specials = {
         part: next((word for word in words if tokenizer.token_to_id(word) is not None), None)
         for part, words in SPECIALS.items()
     }
@@ -339,5 +339,5 @@ def _tokenizer_settings(tokenizer: Tokenizer, shape: Shape, longest: int) -> dic
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": longest,
         "model_input_names": inputs,
-        **{part: word for part, word in found.items() if word is not None},
+        **{part: word for part, word in specials.items() if word is not None},
     }
