@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TypeProto, helper, numpy_helper
 
 from bough.inference.onnx_names import ASKED
 
@@ -36,13 +36,7 @@ def branch(graph: GraphProto, users: Mapping[str, Users]) -> None:
         graph.initializer.append(numpy_helper.from_array(np.array(sorted(needed_by)), numbers))
         out += [
             helper.make_node("Gather", [ASKED, numbers], [f"{numbers}: each"]),
-            helper.make_node(
-                "Cast", [f"{numbers}: each"], [f"{numbers}: ones"], to=TensorProto.INT32
-            ),
-            helper.make_node("ReduceMax", [f"{numbers}: ones"], [f"{numbers}: most"], keepdims=0),
-            helper.make_node(
-                "Cast", [f"{numbers}: most"], [f"{numbers}: any"], to=TensorProto.BOOL
-            ),
+            helper.make_node("ReduceMax", [f"{numbers}: each"], [f"{numbers}: any"], keepdims=0),
             helper.make_node(
                 "If",
                 [f"{numbers}: any"],

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from bough.inference.onnx_names import SIDES, joined, pairs_form, read_name, texts_form, vector_name
-from bough.model.adapters import AdapterModule
+from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Bucket, Layout, LayoutTensors, position_bucket
-from bough.model.dropout import DropoutGenerator
 from bough.model.heads import exported
 from bough.model.network import Network
 from bough.model.routing import READ, RowUse
@@ -104,8 +103,9 @@ class TextsModule(nn.Module):
         modules = [self.cells[cell.key] for cell, _ in use.adapters]
         adapters = [adapter for adapter in modules if isinstance(adapter, AdapterModule)]
         # The bias by position is the layer's own: adapters attend without it.
-        parallel = BucketAdapters(row, replace(layout, biases=()), adapters) if adapters else None
-        rows: Tensor = module(states, layout, None, self._cls_only(path), parallel)
+        segment = Segment(tuple(adapters), replace(layout, biases=()))
+        added = SegmentAdapters(row, [segment]) if adapters else None
+        rows: Tensor = module(states, layout, None, self._cls_only(path), added)
         return rows
 
     def _cls_only(self, path: Path) -> bool:
@@ -161,34 +161,6 @@ class BucketTensors(LayoutTensors):
     def starts(self) -> Tensor:
         ((texts, length, _),) = self.layout.buckets
         return torch.arange(texts) * length
-
-
-class BucketAdapters:
-    """The adapters of layer `n`, all on all rows (a layer's LayerAdapters)."""
-
-    def __init__(self, n: int, layout: Layout, adapters: Sequence[AdapterModule]):
-        self.n = n
-        self.layout = layout
-        self.adapters = adapters
-
-    def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:
-        return _added(y, [adapter.matrix(self.n, letters, x) for adapter in self.adapters])
-
-    def parallel(
-        self, h: Tensor, dropout: DropoutGenerator | None, cls_only: bool
-    ) -> Tensor | None:
-        added = [a.parallel(self.n, h, self.layout, dropout, cls_only) for a in self.adapters]
-        parts = [part for part in added if part is not None]
-        return _added(parts[0], parts[1:]) if parts else None
-
-    def after(self, y: Tensor) -> Tensor:
-        return _added(y, [adapter.after(self.n, y) for adapter in self.adapters])
-
-
-def _added(total: Tensor, parts: Sequence[Tensor | None]) -> Tensor:
-    for part in parts:
-        total = total if part is None else total + part
-    return total
 
 
 def _by_distance(table: Tensor, longest: int) -> Tensor:

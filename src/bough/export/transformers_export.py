@@ -35,31 +35,25 @@ from bough.plan.plan import Cell, Step
 class Reader(NamedTuple):
     """How a family's sequence classifier reads [CLS]: its hidden layer, and its tensors' names."""
 
-    model: str
     activation: str
     hidden: str
     output: str
 
 
-ROBERTA = ("tanh", "classifier.dense", "classifier.out_proj")
+ROBERTA = Reader("tanh", "classifier.dense", "classifier.out_proj")
 READERS: Mapping[str, Reader] = {
-    "bert": Reader("BertForSequenceClassification", "tanh", "bert.pooler.dense", "classifier"),
-    "roberta": Reader("RobertaForSequenceClassification", *ROBERTA),
-    "xlm-roberta": Reader("XLMRobertaForSequenceClassification", *ROBERTA),
-    "camembert": Reader("CamembertForSequenceClassification", *ROBERTA),
-    "mpnet": Reader("MPNetForSequenceClassification", *ROBERTA),
-    "distilbert": Reader(
-        "DistilBertForSequenceClassification", "relu", "pre_classifier", "classifier"
-    ),
+    "bert": Reader("tanh", "bert.pooler.dense", "classifier"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
+    "distilbert": Reader("relu", "pre_classifier", "classifier"),
 }  # ELECTRA's has a GELU, which no head of ours has
-TRUNKS = {
-    "bert": "BertModel",
-    "roberta": "RobertaModel",
-    "xlm-roberta": "XLMRobertaModel",
-    "camembert": "CamembertModel",
-    "electra": "ElectraModel",
-    "distilbert": "DistilBertModel",
-    "mpnet": "MPNetModel",
+CLASSES = {  # how the names of the family's classes begin
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+    "electra": "Electra",
+    "distilbert": "DistilBert",
+    "mpnet": "MPNet",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -218,10 +212,10 @@ def _trunk(network: Network, task: str) -> Tensors:
 def _stock_trunk(network: Network, chosen: str) -> tuple[Tensors, dict[str, Any]]:
     family = network.shape.family
     tensors = _trunk(network, chosen)
-    pooler = next((s.cell for s in network.plan.path(chosen) if s.cell.place == "pooler"), None)
-    if pooler is not None and FAMILIES[family].pooler:
-        tensors |= _named("pooler.dense", _dense(network.cells[pooler.key]))
-    return tensors, network.shape.config() | {"architectures": [TRUNKS[family]]}
+    for module in (network.cells[step.cell.key] for step in network.plan.path(chosen)):
+        if isinstance(module, Pooler) and FAMILIES[family].pooler:
+            tensors |= _named("pooler.dense", module.dense)
+    return tensors, network.shape.config() | {"architectures": [f"{CLASSES[family]}Model"]}
 
 
 # One task.
@@ -252,7 +246,8 @@ def _stock_task(network: Network, name: str) -> tuple[Tensors, dict[str, Any]]:
     tensors = {PREFIXES[family] + part: tensor for part, tensor in trunk.items()}
     tensors |= _named(reader.hidden, hidden)
     tensors |= {f"{reader.output}.weight": weight, f"{reader.output}.bias": bias}
-    return tensors, network.shape.config() | {"architectures": [reader.model]}
+    architecture = f"{CLASSES[family]}ForSequenceClassification"
+    return tensors, network.shape.config() | {"architectures": [architecture]}
 
 
 def _check_form(network: Network, name: str) -> None:
@@ -276,27 +271,21 @@ def _check_form(network: Network, name: str) -> None:
 def _chain(network: Network, name: str) -> list[tuple[str, nn.Linear]]:
     """The layers between [CLS] and the output layer."""
     chain = []
-    for step in network.plan.path(name):
-        module = network.cells[step.cell.key]
+    for module in (
+        *(network.cells[step.cell.key] for step in network.plan.path(name)),
+        *(_head(network, name).hidden or ()),
+    ):
         if isinstance(module, Pooler):
             chain.append(("tanh", module.dense))
         elif isinstance(module, Dense):
             chain.append(("relu", module.linear))
-    hidden = _head(network, name).hidden
-    assert hidden is not None
-    return chain + [("relu", _dense(dense)) for dense in hidden]
+    return chain
 
 
 def _head(network: Network, name: str) -> Head:
     head = network.cells[Cell("head", name).key]
     assert isinstance(head, Head)
     return head
-
-
-def _dense(module: nn.Module) -> nn.Linear:
-    linear = module.dense if isinstance(module, Pooler) else module.linear
-    assert isinstance(linear, nn.Linear)
-    return linear
 
 
 def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
