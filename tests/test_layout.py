@@ -35,7 +35,7 @@ TESTED_ELSEWHERE = {
     "__main__": "`python -m bough`, in cli/test_main.py",
     "cli.arguments": "only declares what the verbs share",
     "cli.compare": "in comparison/test_compare.py and reports/test_page.py",
-    "cli.export": "in training/test_leaving.py",
+    "cli.export": "in export/test_leaving.py",
     "cli.serve": "in serve/test_main.py",
     "cli.survey": "in survey/test_survey.py and test_studies.py",
     "cli.worker": "a process, in survey/test_launcher.py",

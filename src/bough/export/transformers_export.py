@@ -2,7 +2,7 @@
 
 The trunk goes back under its family's own names, LoRA merged into its matrices. A task goes along
 where its family's sequence classifier computes the same; where it does not, the folder carries the
-code that does (`carried`), and the reason is told.
+code that does (`remote_code`), and the reason is told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from bough.errors import UserError
-from bough.export.export import new_folder
+from bough.export.folder import new_folder
 from bough.export.remote_code import CODE, Tensors, carried, code, merged
 from bough.files import write_atomically
 from bough.inference.load import load_torch
@@ -35,31 +35,25 @@ from bough.plan.plan import Cell, Step
 class Reader(NamedTuple):
     """How a family's sequence classifier reads [CLS]: its hidden layer, and its tensors' names."""
 
-    model: str
     activation: str
     hidden: str
     output: str
 
 
-ROBERTA = ("tanh", "classifier.dense", "classifier.out_proj")
+ROBERTA = Reader("tanh", "classifier.dense", "classifier.out_proj")
 READERS: Mapping[str, Reader] = {
-    "bert": Reader("BertForSequenceClassification", "tanh", "bert.pooler.dense", "classifier"),
-    "roberta": Reader("RobertaForSequenceClassification", *ROBERTA),
-    "xlm-roberta": Reader("XLMRobertaForSequenceClassification", *ROBERTA),
-    "camembert": Reader("CamembertForSequenceClassification", *ROBERTA),
-    "mpnet": Reader("MPNetForSequenceClassification", *ROBERTA),
-    "distilbert": Reader(
-        "DistilBertForSequenceClassification", "relu", "pre_classifier", "classifier"
-    ),
+    "bert": Reader("tanh", "bert.pooler.dense", "classifier"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
+    "distilbert": Reader("relu", "pre_classifier", "classifier"),
 }  # ELECTRA's has a GELU, which no head of ours has
-TRUNKS = {
-    "bert": "BertModel",
-    "roberta": "RobertaModel",
-    "xlm-roberta": "XLMRobertaModel",
-    "camembert": "CamembertModel",
-    "electra": "ElectraModel",
-    "distilbert": "DistilBertModel",
-    "mpnet": "MPNetModel",
+CLASSES = {  # how the names of the family's classes begin
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+    "electra": "Electra",
+    "distilbert": "DistilBert",
+    "mpnet": "MPNet",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -108,22 +102,22 @@ def write_checkpoint(
 ) -> str:
     """The folder's files: weights, config, tokenizer, a page; and code, if the result says why."""
     network = model.network
-    walker = _common(network) if task is None else task
+    chosen = _common(network) if task is None else task
     alone = task is None or trunk
     try:
-        tensors, config = _stock_trunk(network, walker) if alone else _stock_task(network, walker)
+        tensors, config = _stock_trunk(network, chosen) if alone else _stock_task(network, chosen)
         why = ""
     except NoPlace as reason:
-        tensors, config = carried(network, walker, alone)
+        tensors, config = carried(network, chosen, alone)
         write_atomically(folder / CODE, code())
         why = str(reason)
     if not alone:
-        labels = dict(enumerate(model.tasks[walker].labels or ("value",)))
+        labels = dict(enumerate(model.tasks[chosen].labels or ("value",)))
         config |= {
             "id2label": labels,
             "label2id": {label: i for i, label in labels.items()},
             "problem_type": "single_label_classification"
-            if model.tasks[walker].labels
+            if model.tasks[chosen].labels
             else "regression",
         }
     content = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
@@ -132,7 +126,7 @@ def write_checkpoint(
     write_atomically(folder / "tokenizer.json", model.tokenizer.to_str())
     settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
     _write_json(folder / "tokenizer_config.json", settings)
-    write_atomically(folder / "README.md", _page(model, walker, alone, why))
+    write_atomically(folder / "README.md", _page(model, chosen, alone, why))
     return why
 
 
@@ -184,7 +178,7 @@ def _common(network: Network) -> str:
     plan = network.plan
     first, *others = plan.tasks
     for other in others:
-        if _trunk_way(network, other) != _trunk_way(network, first):
+        if _trunk_path(network, other) != _trunk_path(network, first):
             raise UserError(
                 f"under plan {plan.text!r} tasks {first!r} and {other!r} have different trunks; "
                 "choose one with --task"
@@ -192,14 +186,14 @@ def _common(network: Network) -> str:
     return first
 
 
-def _trunk_way(network: Network, task: str) -> list[Step]:
+def _trunk_path(network: Network, task: str) -> list[Step]:
     return [s for s in network.plan.path(task) if s.cell.place.startswith(("embeddings", "layer "))]
 
 
 def _trunk(network: Network, task: str) -> Tensors:
-    """The tensors on this task's way, under the family's names, without prefix."""
+    """The tensors on this task's path, under the family's names, without prefix."""
     ours: Tensors = {}
-    for step in _trunk_way(network, task):
+    for step in _trunk_path(network, task):
         for adapter, _ in step.adapters:
             if adapter.kind != "lora":
                 raise NoPlace(
@@ -215,13 +209,13 @@ def _trunk(network: Network, task: str) -> Tensors:
     return out
 
 
-def _stock_trunk(network: Network, walker: str) -> tuple[Tensors, dict[str, Any]]:
+def _stock_trunk(network: Network, chosen: str) -> tuple[Tensors, dict[str, Any]]:
     family = network.shape.family
-    tensors = _trunk(network, walker)
-    pooler = next((s.cell for s in network.plan.path(walker) if s.cell.place == "pooler"), None)
-    if pooler is not None and FAMILIES[family].pooler:
-        tensors |= _named("pooler.dense", _dense(network.cells[pooler.key]))
-    return tensors, network.shape.config() | {"architectures": [TRUNKS[family]]}
+    tensors = _trunk(network, chosen)
+    for module in (network.cells[step.cell.key] for step in network.plan.path(chosen)):
+        if isinstance(module, Pooler) and FAMILIES[family].pooler:
+            tensors |= _named("pooler.dense", module.dense)
+    return tensors, network.shape.config() | {"architectures": [f"{CLASSES[family]}Model"]}
 
 
 # One task.
@@ -252,7 +246,8 @@ def _stock_task(network: Network, name: str) -> tuple[Tensors, dict[str, Any]]:
     tensors = {PREFIXES[family] + part: tensor for part, tensor in trunk.items()}
     tensors |= _named(reader.hidden, hidden)
     tensors |= {f"{reader.output}.weight": weight, f"{reader.output}.bias": bias}
-    return tensors, network.shape.config() | {"architectures": [reader.model]}
+    architecture = f"{CLASSES[family]}ForSequenceClassification"
+    return tensors, network.shape.config() | {"architectures": [architecture]}
 
 
 def _check_form(network: Network, name: str) -> None:
@@ -276,27 +271,21 @@ def _check_form(network: Network, name: str) -> None:
 def _chain(network: Network, name: str) -> list[tuple[str, nn.Linear]]:
     """The layers between [CLS] and the output layer."""
     chain = []
-    for step in network.plan.path(name):
-        module = network.cells[step.cell.key]
+    for module in (
+        *(network.cells[step.cell.key] for step in network.plan.path(name)),
+        *(_head(network, name).hidden or ()),
+    ):
         if isinstance(module, Pooler):
             chain.append(("tanh", module.dense))
         elif isinstance(module, Dense):
             chain.append(("relu", module.linear))
-    hidden = _head(network, name).hidden
-    assert hidden is not None
-    return chain + [("relu", _dense(dense)) for dense in hidden]
+    return chain
 
 
 def _head(network: Network, name: str) -> Head:
     head = network.cells[Cell("head", name).key]
     assert isinstance(head, Head)
     return head
-
-
-def _dense(module: nn.Module) -> nn.Linear:
-    linear = module.dense if isinstance(module, Pooler) else module.linear
-    assert isinstance(linear, nn.Linear)
-    return linear
 
 
 def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
@@ -330,7 +319,7 @@ def _tokenizer_settings(tokenizer: Tokenizer, shape: Shape, longest: int) -> dic
     inputs = ["input_ids", "attention_mask"]
     if shape.types > 1:
         inputs.insert(1, "token_type_ids")
-    found = {
+    specials = {
         part: next((word for word in words if tokenizer.token_to_id(word) is not None), None)
         for part, words in SPECIALS.items()
     }
@@ -339,5 +328,5 @@ def _tokenizer_settings(tokenizer: Tokenizer, shape: Shape, longest: int) -> dic
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": longest,
         "model_input_names": inputs,
-        **{part: word for part, word in found.items() if word is not None},
+        **{part: word for part, word in specials.items() if word is not None},
     }
