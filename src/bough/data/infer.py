@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 from bough.errors import UserError, listed, nearest, shorten
@@ -56,10 +57,14 @@ class Column:
         return all(isinstance(cell, str | int | float) for cell in self.cells)
 
     @cached_property
+    def numbers(self) -> list[float]:
+        """Those of the cells that are numbers."""
+        return [value for cell in self.cells if (value := number(cell)) is not None]
+
+    @property
     def values(self) -> list[float] | None:
         """The cells as numbers, if all are."""
-        numbers = [value for cell in self.cells if (value := number(cell)) is not None]
-        return numbers if numbers and len(numbers) == len(self.cells) else None
+        return self.numbers if self.numbers and len(self.numbers) == len(self.cells) else None
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -73,7 +78,7 @@ class Column:
     @property
     def known(self) -> bool:
         """Whether it is called what labels are called."""
-        return _rank(self.name) < len(LABELS)
+        return _is_label_name(self.name)
 
     @property
     def whole(self) -> bool:
@@ -127,96 +132,81 @@ def columns(
 ) -> Guess:
     """The text and label columns; those given are taken as they are."""
     every = {name: Column.of(name, cells) for name, cells in table.items() if _encodable(name)}
-    _look_like_header(list(every), source)
+    there = [name for name in every if name]
+    _check_header(there, source)
     for name in (*text, *((label,) if label else ())):
         if name not in every:
-            there = [known for known in every if known]
-            raise UserError(f"{source} has no column {name!r}; it has {listed(there)}"
-                          + nearest(name, there))  # fmt: skip
+            raise UserError(
+                f"{source} has no column {name!r}; it has {listed(there)}{nearest(name, there)}"
+            )
     hints: list[str] = []
     # A label that is given, or has a label's name, is not taken for text, however wordy.
-    sure = label or next(
-        (n for n in sorted(every, key=_rank) if every[n].known and every[n].is_label), None
-    )
-    if text:
-        chosen, why_text = tuple(text), "as you said"
-    else:
-        known = [c for c in every.values() if c.is_text and not c.is_id and c.name != sure]
-        chosen, why_text = _texts(known, source, list(every), hints)
+    named = sorted((c for c in every.values() if c.known and c.is_label), key=_label_rank)
+    sure = label or (named[0].name if named else None)
+    chosen, why_text = tuple(text), "as you said"
+    if not text:
+        texts = [c for c in every.values() if c.is_text and not c.is_id and c.name != sure]
+        if not texts:
+            raise UserError(
+                f"{source}: no column looks like text (it has {listed(there)}); "
+                "name it with --text COLUMN, or two with --text A --text B"
+            )
+        chosen, why_text = _texts(texts)
+        pair = f"is text, too; to judge it as a pair: --text {chosen[0]} --text"
+        hints += [f"column {c.name!r} {pair} {c.name}" for c in texts if c.name not in chosen]
     if label:
         return Guess(chosen, label, why_text, "as you said", tuple(hints))
     candidates = [c for c in every.values() if c.is_label and c.name not in chosen and not c.is_id]
-    flat = next((c for c in every.values() if c.known and c.plain and len(c.classes) == 1), None)
-    if not candidates and flat is not None:
-        raise UserError(
-            f"{source}: column {flat.name!r} has only the value {flat.classes[0]!r} in "
-            f"{len(flat.cells):,} rows; a label needs two or more"
-        )
-    picked = _label(candidates, source, list(every), chosen, hints)
-    return Guess(chosen, picked.name, why_text, _seen(picked), tuple(hints))
-
-
-def _texts(
-    candidates: Sequence[Column], source: str, names: Sequence[str], hints: list[str]
-) -> tuple[tuple[str, ...], str]:
     if not candidates:
-        raise UserError(
-            f"{source}: no column looks like text (it has {listed([n for n in names if n])}); "
-            "name it with --text COLUMN, or two with --text A --text B"
-        )
-    by_name = {column.name: column for column in candidates}
-    chosen: tuple[str, ...]
-    pair = next((pair for pair in _pairs(list(by_name)) if pair is not None), None)
-    if pair is not None:
-        chosen = pair
-        why = f"two texts whose names belong together, {_length(by_name[n] for n in pair)}"
-    else:
-        # A known name first, then the longest texts.
-        best = min(candidates, key=lambda c: (_place(_base(c.name), TEXTS), -c.words))
-        chosen = (best.name,)
-        why = f"{_length([best])}"
-    for column in candidates:
-        if column.name not in chosen:
-            both = " ".join(f"--text {name}" for name in (*chosen[:1], column.name))
-            hints.append(f"column {column.name!r} is text, too; to judge it as a pair: {both}")
-    return chosen, why
-
-
-def _pairs(names: Sequence[str]) -> Iterable[tuple[str, str] | None]:
-    for one, two in PAIRS:
-        by_base = {_base(name): name for name in names}
-        if one in by_base and two in by_base:
-            yield by_base[one], by_base[two]
-    for i, one in enumerate(names):
-        for two in names[i + 1 :]:
-            if len(one) == len(two) and one[:-1] == two[:-1] and one[-1] + two[-1] in (
-                "12", "01", "ab", "AB", "lr", "LR"
-            ):  # fmt: skip
-                yield one, two
-
-
-def _label(
-    candidates: Sequence[Column],
-    source: str,
-    names: Sequence[str],
-    texts: Sequence[str],
-    hints: list[str],
-) -> Column:
-    if not candidates:
-        rest = [name for name in names if name and name not in texts]
-        what = f"none of {listed(rest)}" if rest else f"beside {listed(list(texts))} nothing"
-        raise UserError(
-            f"{source}: {what} looks like a label (classes or numbers); name it with --label COLUMN"
-        )
-    first, *others = sorted(candidates, key=lambda c: (_rank(c.name), len(c.classes)))
+        raise UserError(f"{source}: {_without_label(list(every.values()), chosen)}")
+    first, *others = sorted(candidates, key=lambda c: (_label_rank(c), len(c.classes)))
     if others and not first.known:
         raise UserError(
             f"{source}: the label may be any of {listed([c.name for c in candidates])}; choose "
             f"with --label {first.name}, or make a task of each with several --label"
         )
     more = f"could be learned, too: --label {first.name} --label"
-    hints += [f"column {column.name!r} {more} {column.name}" for column in others]
-    return first
+    hints += [f"column {c.name!r} {more} {c.name}" for c in others]
+    why_label = "by its name" if first.known else "the only column with few values"
+    return Guess(chosen, first.name, why_text, why_label, tuple(hints))
+
+
+def _texts(candidates: Sequence[Column]) -> tuple[tuple[str, ...], str]:
+    by_name = {column.name: column for column in candidates}
+    chosen: tuple[str, ...]
+    if pair := next(_pairs(list(by_name)), None):
+        chosen = pair
+        words = sum(by_name[name].words for name in pair) / 2
+        why = f"two texts whose names belong together, {words:.0f} words on average"
+    else:
+        # A known name first, then the longest texts.
+        best = min(candidates, key=lambda c: (_place(_base(c.name), TEXTS), -c.words))
+        chosen = (best.name,)
+        why = f"{best.words:.0f} words on average"
+    return chosen, why
+
+
+def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    by_base = {_base(name): name for name in names}
+    for one, two in PAIRS:
+        if one in by_base and two in by_base:
+            yield by_base[one], by_base[two]
+    for one, two in combinations(names, 2):
+        if one[:-1] == two[:-1] and one[-1] + two[-1] in ("12", "01", "ab", "AB", "lr", "LR"):
+            yield one, two
+
+
+def _without_label(every: Sequence[Column], texts: Sequence[str]) -> str:
+    """What to say where no column can be the label."""
+    flat = next((c for c in every if c.known and c.plain and len(c.classes) == 1), None)
+    if flat is not None:
+        return (
+            f"column {flat.name!r} has only the value {flat.classes[0]!r} in "
+            f"{len(flat.cells):,} rows; a label needs two or more"
+        )
+    rest = [column.name for column in every if column.name and column.name not in texts]
+    what = f"none of {listed(rest)}" if rest else f"beside {listed(texts)} nothing"
+    return f"{what} looks like a label (classes or numbers); name it with --label COLUMN"
 
 
 def kind(label: Column, source: str) -> tuple[str, str]:
@@ -254,7 +244,7 @@ def kind(label: Column, source: str) -> tuple[str, str]:
 
 def _all_or_no_numbers(label: Column, source: str) -> None:
     """A measurement with a stray word in it would be taken for as many classes as it has values."""
-    numbers = [value for cell in label.cells if (value := number(cell)) is not None]
+    numbers = label.numbers
     if len(numbers) < 0.9 * len(label.cells) or all(value.is_integer() for value in numbers):
         return
     odd = next(cell for cell in label.cells if number(cell) is None)
@@ -275,28 +265,15 @@ def scale(values: Sequence[float]) -> tuple[float, float]:
     return min(low, float(f"{start:.10g}")), max(high, float(f"{end:.10g}"))
 
 
-def _look_like_header(names: Sequence[str], source: str) -> None:
+def _check_header(names: Sequence[str], source: str) -> None:
     """A file without a header would have its first row taken for names."""
-    real = [name for name in names if name]
-    odd = next(
-        (name for name in real if len(name.split()) > 5 or re.fullmatch(r"-?\d+(\.\d+)?", name)),
-        None,
-    )
+    odd = [n for n in names if len(n.split()) > 5 or re.fullmatch(r"-?\d+(\.\d+)?", n)]
     # Saved data frames call their index 0 and have proper names beside it.
-    if odd is not None and not any(_rank(n) < len(LABELS) or _base(n) in TEXTS for n in real):
+    if odd and not any(_is_label_name(name) or _base(name) in TEXTS for name in names):
         raise UserError(
-            f"{source}: the first line looks like a row, not a header (it has {shorten(odd)}); "
+            f"{source}: the first line looks like a row, not a header (it has {shorten(odd[0])}); "
             "put a line with the columns' names above it, for example label and text"
         )
-
-
-def _seen(label: Column) -> str:
-    return "by its name" if label.known else "the only column with few values"
-
-
-def _length(columns: Iterable[Column]) -> str:
-    words = [column.words for column in columns]
-    return f"{sum(words) / len(words):.0f} words on average"
 
 
 def _base(name: str) -> str:
@@ -304,8 +281,12 @@ def _base(name: str) -> str:
     return re.sub(r"[\s_-]*[0-9]*$", "", name.strip().lower())
 
 
-def _rank(name: str) -> int:
-    return _place(name.strip().lower(), LABELS)
+def _is_label_name(name: str) -> bool:
+    return name.strip().lower() in LABELS
+
+
+def _label_rank(column: Column) -> int:
+    return _place(column.name.strip().lower(), LABELS)
 
 
 def _place(name: str, known: Sequence[str]) -> int:
