@@ -31,9 +31,9 @@ from bough.inference.model import Model
 from bough.plan import diagram
 from bough.serve import auth, errors, schemas
 from bough.serve.limits import BodyReader, while_connected
-from bough.serve.metrics import Metrics
 from bough.serve.microbatch import Microbatcher, Predictor, Query, QueueFull
 from bough.serve.middleware import MetricsMiddleware, security_policy
+from bough.serve.prometheus import Metrics
 from bough.serve.schemas import PredictRequest, Status
 from bough.serve.settings import Limits, Settings
 from bough.serve.task_info import ModelInfo, describe

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from bough.comparison.groups import find_runs, finished, group
 from bough.errors import UserError, listed, nearest
+from bough.machine_limits import cores
 from bough.recipe.recipe import Recipe
 from bough.survey import cells
 from bough.survey.cells import RunSpec
@@ -29,7 +30,6 @@ from bough.survey.progress import LiveProgress, Progress
 from bough.survey.search import SearchScheduler, corners
 from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir
-from bough.system import cores
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bough.data.packing import Pack
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Layout
-from bough.model.frozen import FrozenAdapter, call_frozen
+from bough.model.frozen_call import FrozenAdapter, call_frozen
 from bough.model.network import Network
 from bough.model.pretrained import Encoder
 from tests import tiny

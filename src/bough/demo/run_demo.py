@@ -13,11 +13,11 @@ from bough.comparison import tables
 from bough.comparison.compare import compare
 from bough.inference.load import load
 from bough.inference.model import Answer, Model, Text
+from bough.machine_limits import cores
 from bough.reports.page import report
 from bough.survey import survey
 from bough.survey.survey import Result
 from bough.survey.survey_dir import SurveyDir
-from bough.system import cores
 
 SHOWN = 3  # samples of each task
 SERVED = "split@3"  # the plan whose first model answers at the end

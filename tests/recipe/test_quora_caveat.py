@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bough.recipe.contamination import contaminated, saw_quora
+from bough.recipe.quora_caveat import contaminated, saw_quora
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from bough.system import FILES, cores, files
+from bough.machine_limits import FILES, cores, files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits as Linux sets them")
 
 
 def asked(code: str, *, before: str = "") -> str:
-    whole = f"{before}\nfrom bough.system import cores, files\nprint({code})"
+    whole = f"{before}\nfrom bough.machine_limits import cores, files\nprint({code})"
     command = [sys.executable, "-c", whole]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from bough import demo
-from bough.demo import show
+from bough.demo import run_demo
 from tests import folders
 
 
@@ -23,12 +23,12 @@ def test_the_demo_trains_compares_reports_and_answers(
     survey = {"recipe": recipe, "vary": {"plan": ["full", "split@1"]}, "baseline": "full"}
     file.write_text(yaml.safe_dump(survey), encoding="utf-8")
     monkeypatch.setattr(demo, "survey", lambda: file)
-    monkeypatch.setattr(show, "SERVED", "split@1")
-    result = show.show(tmp_path / "out")
+    monkeypatch.setattr(run_demo, "SERVED", "split@1")
+    result = run_demo.show(tmp_path / "out")
     assert (result.done, result.total) == (2, 2)
     assert (result.folder / "report.html").stat().st_size > 10_000
     shown = capsys.readouterr().out
-    for sample in demo.SAMPLES["similarity"][: show.SHOWN]:
+    for sample in demo.SAMPLES["similarity"][: run_demo.SHOWN]:
         assert sample[1] in shown, "a fresh sentence, answered"
     assert "sentiment: " in shown
     assert f"bough serve {result.folder}" in shown.replace("\n", "")

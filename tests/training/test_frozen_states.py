@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from bough.data import packing
+from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
 from bough.data.packing import by_tokens, collate
-from bough.data.rows import Rows
 from bough.model.forward import PackedForward
 from bough.model.network import Network
-from bough.training import cached_states
-from bough.training.cached_states import States
+from bough.training import frozen_states
+from bough.training.frozen_states import States
 from tests import tiny
 
 TEXTS: list[tuple[str, ...]] = [
@@ -135,7 +135,7 @@ def test_a_damaged_file_is_computed_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if mapped:
-        monkeypatch.setattr(cached_states, "IN_MEMORY", 0)
+        monkeypatch.setattr(frozen_states, "IN_MEMORY", 0)
     _, own, states = both("frozen", tmp_path)
     whole = states.of("one", own["one"]).cached[0].rows.clone()
     (file,) = tmp_path.glob("*-0.npy")
@@ -152,7 +152,7 @@ def test_large_states_are_computed_where_they_stay(
 ) -> None:
     _, own, states = both("frozen@2, split@1, feed:one>two", tmp_path / "mapped")
     plain = States(states.network, tmp_path / "plain").of_all(own)
-    monkeypatch.setattr(cached_states, "IN_MEMORY", 0)
+    monkeypatch.setattr(frozen_states, "IN_MEMORY", 0)
     monkeypatch.setattr(packing, "by_tokens", partial(by_tokens, budget=8))
     files: list[set[int]] = []
 
@@ -179,7 +179,7 @@ def test_large_states_are_computed_where_they_stay(
 def test_without_room_nothing_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, own, states = both("frozen@1", tmp_path)
     sizes = {name: states.size(name, e) for name, e in own.items()}
-    monkeypatch.setattr(cached_states, "IN_MEMORY", 100)
+    monkeypatch.setattr(frozen_states, "IN_MEMORY", 100)
     monkeypatch.setattr(PackedForward, "run", None)
     monkeypatch.setenv("BOUGH_CACHE_GB", str((min(sizes.values()) - 1) / 1e9))
     for name, e in own.items():
@@ -194,7 +194,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "file").touch()
     _, own, states = both("frozen", tmp_path / "file" / "states")
     assert all(e.cached for e in states.of_all(own).values()), "small ones stay in memory"
-    monkeypatch.setattr(cached_states, "IN_MEMORY", 0)
+    monkeypatch.setattr(frozen_states, "IN_MEMORY", 0)
     assert states.of_all(own) == own
     _, own, states = both("frozen", tmp_path)
 

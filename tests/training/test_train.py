@@ -15,7 +15,7 @@ from bough import demo
 from bough.errors import UserError
 from bough.recipe.recipe import Recipe
 from bough.runs.console import Lines
-from bough.training.api import judge, new_folder, train
+from bough.training.train import judge, new_folder, train
 from tests import folders
 from tests.finished import FEW, logged
 

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from bough.errors import UserError
 from bough.files import replacing
-from bough.inference.inputs import (
+from bough.inference.input_files import (
     EVERYTHING,
     TABLES,
     Choice,

@@ -18,9 +18,9 @@ from bough.errors import UserError
 from bough.inference.load import load_torch
 from bough.inference.model import Model, Text
 from bough.inference.torch_model import MultiTaskModel
-from bough.runs import card
+from bough.runs import model_card
 from bough.runs.run_dir import Run
-from bough.training.api import train
+from bough.training.train import train
 from tests import folders, serving
 
 TEXTS: list[Text] = ["the old tree is green", ("one leaf", "two leaf")]
@@ -148,7 +148,7 @@ def test_quora_scores_are_called_unclean(facts: dict[str, Any], said: bool) -> N
     model = serving.model()
     own = {"metric": "accuracy", "accuracy": 0.9, "rows": 9, "interval": [0.8, 0.95]}
     facts = facts | {"scores": {"dev": {"tasks": {"same": own}, "raw": 0.9, "normalised": 0.9}}}
-    text = card.write(model.plan, model.tasks, 40, facts)
+    text = model_card.write(model.plan, model.tasks, 40, facts)
     assert ("**The score of same is not clean**" in text) == said
 
 
@@ -159,7 +159,7 @@ def test_awkward_words_stay_what_they_are() -> None:
         "examples": ['say "hi" \\ *now* | <b>', ["one\ntwo", "three"]],
         "data": {"mood": {"train": {"rows": 1, "source": "a|b`c.csv"}}},
     }
-    front, body = parts(card.write(model.plan, model.tasks, 40, facts))
+    front, body = parts(model_card.write(model.plan, model.tasks, 40, facts))
     assert "base_model" not in front  # a folder is no name on the hub
     assert "/home/me" not in body
     assert r"- say \"hi\"" not in body

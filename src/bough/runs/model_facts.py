@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from bough.data.rows import Rows
+from bough.data.checked_rows import Rows
 from bough.recipe.sources import Hub, Source
 from bough.recipe.tasks import Task
 

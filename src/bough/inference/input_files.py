@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from bough.data import rows
+from bough.data import checked_rows
 from bough.data.tables import READERS, Wanted, parts
 from bough.data.tokens import Text, text_of
 from bough.errors import UserError
 from bough.inference.model import Model
-from bough.paths import place
 from bough.recipe.tasks import Task
+from bough.user_paths import place
 
 TABLES = READERS.keys() - {".txt"}  # which has a text per line, and no header
 READ = 2**16  # bytes, as many as a pipe holds
@@ -210,14 +210,14 @@ def _readers(model: Model, choice: Choice) -> dict[str, Task]:
 def _rows(
     asked: Mapping[str, Task], path: Path, wanted: Wanted, choice: Choice, left_out: LeftOut
 ) -> Iterator[Row]:
-    policy: rows.Policy = "skip" if choice.skip else "error"
+    policy: checked_rows.Policy = "skip" if choice.skip else "error"
     for part in parts(path, wanted):
         out: dict[int, Row] = {}
         faults: dict[int, str] = {}
         for name, task in asked.items():
-            checked = rows.check(name, task, part, policy=policy, use="ignored")
+            checked = checked_rows.check(name, task, part, policy=policy, use="ignored")
             for row in checked.skipped:
-                faults.setdefault(row.line, rows.named(row, part.unit))
+                faults.setdefault(row.line, checked_rows.named(row, part.unit))
             for line, label, texts in zip(checked.lines, checked.ids, checked.texts, strict=True):
                 out.setdefault(line, (label, {}))[1][name] = text_of(texts)
         for line in sorted(faults.keys() - out.keys()):

@@ -18,9 +18,9 @@ import yaml
 from bough import __version__
 from bough.errors import listed
 from bough.plan.plan import Plan
-from bough.recipe.contamination import contaminated
+from bough.recipe.quora_caveat import contaminated
 from bough.recipe.tasks import SPLITS, Task
-from bough.runs.facts import Facts, texts_of
+from bough.runs.model_facts import Facts, texts_of
 from bough.templates import environment
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")

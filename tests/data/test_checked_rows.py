@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bough.data import rows
-from bough.data.rows import Policy, Rows
+from bough.data import checked_rows
+from bough.data.checked_rows import Policy, Rows
 from bough.errors import UserError
 from bough.recipe.tasks import Task
 from tests.data.reading import BARE, CLASSIFY, REGRESS, Write, mistake, read
@@ -19,7 +19,7 @@ from tests.data.reading import BARE, CLASSIFY, REGRESS, Write, mistake, read
 
 def load(train: str, dev: str, policy: Policy = "error", **settings: Any) -> Any:
     task = Task(**(BARE | settings), train=train, dev=dev)
-    return rows.load("t", task, root=Path("/nowhere"), policy=policy)
+    return checked_rows.load("t", task, root=Path("/nowhere"), policy=policy)
 
 
 def test_ids(write: Write) -> None:
@@ -38,7 +38,7 @@ def test_ids(write: Write) -> None:
     ],
 )
 def test_rows_in_memory(source: Any) -> None:
-    task, splits = rows.load(
+    task, splits = checked_rows.load(
         "t", Task(**BARE, train=source, dev=source), root=Path(), policy="error"
     )
     assert task.labels == ("0", "1")
@@ -169,15 +169,15 @@ def test_splits(write: Write) -> None:
     train = write("train.csv", "sentence,label\na,1\nb,0\n")
     test = write("test.csv", "sentence\nc\n")
     task = Task(**BARE, train=train, dev=train, test=test)
-    _, splits = rows.load("t", task, root=Path(), policy="error")
+    _, splits = checked_rows.load("t", task, root=Path(), policy="error")
     assert list(splits) == ["train", "dev", "test"]
     assert splits["test"].labels is None
-    found, only = rows.load("t", task, root=Path(), policy="error", splits=["test"])
+    found, only = checked_rows.load("t", task, root=Path(), policy="error", splits=["test"])
     assert (found.labels, list(only)) == (("0", "1"), ["test"])
     with pytest.raises(UserError, match=r"has no dev rows; set tasks\.t\.dev"):
-        rows.load("t", Task(**BARE, train=train), root=Path(), policy="error")
+        checked_rows.load("t", Task(**BARE, train=train), root=Path(), policy="error")
     with pytest.raises(UserError, match="neither labels nor train rows"):
-        rows.load("t", Task(**BARE, dev=train), root=Path(), policy="error", splits=["dev"])
+        checked_rows.load("t", Task(**BARE, dev=train), root=Path(), policy="error", splits=["dev"])
 
 
 def test_labels_of_test_rows_are_checked_where_there_are_any(write: Write) -> None:
@@ -192,14 +192,14 @@ def test_digest_is_of_the_contents(write: Write) -> None:
     two = read(CLASSIFY, write("b.jsonl", '{"sentence":"x","label":1}\n{"sentence":"y","label":0}'))
     other = read(CLASSIFY, write("c.csv", "sentence,label\nx,1\ny,1\n"))
     pair = Rows([("a", "b")], None, ["1"], "", [1])
-    assert rows.digest(one) == rows.digest(two) != rows.digest(other)
-    assert rows.digest(pair) != rows.digest(Rows([("a b",)], None, ["1"], "", [1]))
-    assert len(rows.digest(one)) == 64
+    assert checked_rows.digest(one) == checked_rows.digest(two) != checked_rows.digest(other)
+    assert checked_rows.digest(pair) != checked_rows.digest(Rows([("a b",)], None, ["1"], "", [1]))
+    assert len(checked_rows.digest(one)) == 64
 
 
 def test_reading_needs_neither_torch_nor_arrow() -> None:
     code = (
-        "import sys, bough.recipe.recipe, bough.data.rows; "
+        "import sys, bough.recipe.recipe, bough.data.checked_rows; "
         "heavy = {'torch', 'pyarrow', 'datasets', 'scipy', 'sklearn', 'numpy'} & set(sys.modules); "
         "sys.exit(str(heavy) if heavy else 0)"
     )
@@ -233,7 +233,7 @@ _TEXT, _TEXTS = "sentence", ["sentence1", "sentence2"]
 )
 def test_cs224n(settings: dict[str, Any], stem: str, sizes: tuple[int, int]) -> None:
     task = Task(**settings, train=f"{stem}-train.csv", dev=f"{stem}-dev.csv")
-    task, splits = rows.load("t", task, root=_DATA, policy="skip")
+    task, splits = checked_rows.load("t", task, root=_DATA, policy="skip")
     assert (len(splits["train"]), len(splits["dev"])) == sizes
     classes = {"ids-sst": tuple("01234"), "ids-cfimdb": ("0", "1"), "quora": ("0", "1")}
     assert task.labels == classes.get(stem)
@@ -256,6 +256,6 @@ def test_cs224n_test_files() -> None:
         (sst, "ids-sst-test-student.csv", 2210),
         (sts, "sts-test-student.csv", 1725),
     ):
-        found = rows.read("t", task, file, root=_DATA, policy="error")
+        found = checked_rows.read("t", task, file, root=_DATA, policy="error")
         assert (len(found), found.labels) == (size, None)
         assert len(found.ids[0]) == 25

@@ -16,9 +16,9 @@ import pytest
 
 from bough.data import csv_reader, tables
 from bough.errors import UserError
-from bough.inference import inputs
-from bough.inference.inputs import EVERYTHING, Choice
-from bough.inference.predict import answer_file
+from bough.inference import input_files
+from bough.inference.input_files import EVERYTHING, Choice
+from bough.inference.predict_file import answer_file
 from bough.inference.torch_model import MultiTaskModel
 from tests import serving
 
@@ -65,9 +65,9 @@ def test_bad_lines(
 def test_lines_are_put_together_whatever_is_read_at_a_time(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "READ", size)
+    monkeypatch.setattr(input_files, "READ", size)
     for text in (b"", b"a", b"a\n", b"\n", b"one\n\ntwo three\nfour", b"\r\n\x0cx\n"):
-        lines = [line for line in inputs._as_written(io.BytesIO(text)) if line is not None]
+        lines = [line for line in input_files._as_written(io.BytesIO(text)) if line is not None]
         assert lines == list(io.BytesIO(text))
 
 
@@ -90,7 +90,7 @@ def test_a_table_is_never_held_whole(model: MultiTaskModel, tmp_path: Path) -> N
         out.write("id,text\n")
         out.writelines(f"r{n},{'leaf ' * 60}{n}\n" for n in range(50_000))
     tracemalloc.start()
-    found = inputs.table(model, str(file), EVERYTHING)
+    found = input_files.table(model, str(file), EVERYTHING)
     last = deque(found.rows, maxlen=1).pop()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from bough.data import infer
+from bough.data import infer_columns
 from tests.data.reading import texts, words
 
 
 def guessed(columns: dict[str, list[Any]]) -> tuple[tuple[str, ...], str, str]:
-    guess = infer.columns(columns, "f.csv")
-    label = infer.Column.of(guess.label, columns[guess.label])
-    return guess.text, guess.label, infer.kind(label, "f.csv")[0]
+    guess = infer_columns.columns(columns, "f.csv")
+    label = infer_columns.Column.of(guess.label, columns[guess.label])
+    return guess.text, guess.label, infer_columns.kind(label, "f.csv")[0]
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_guesses(columns: dict[str, list[Any]], expected: Any) -> None:
     ],
 )
 def test_scales(values: list[float], expected: tuple[float, float]) -> None:
-    low, high = infer.scale(values)
+    low, high = infer_columns.scale(values)
     assert (low, high) == pytest.approx(expected)
     assert low <= min(values) < max(values) <= high

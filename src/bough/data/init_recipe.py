@@ -16,17 +16,17 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from bough.data import infer, rows
-from bough.data.rows import Rows
+from bough.data import checked_rows, infer_columns
+from bough.data.checked_rows import Rows
 from bough.data.split import split_off
 from bough.data.tables import Wanted, open_table
 from bough.errors import UserError, listed
 from bough.files import write_atomically
-from bough.paths import check_name
 from bough.recipe import yaml
 from bough.recipe.recipe import RESERVED, Recipe
 from bough.recipe.tasks import SPLITS, Split, Task
 from bough.templates import environment
+from bough.user_paths import check_name
 
 WORDS: dict[str, Split] = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -97,7 +97,7 @@ def init(
     try:  # as it was written it must be one that trains
         recipe = Recipe.read(out)
         for name, task in recipe.tasks.items():
-            rows.load(name, task, root=recipe.root, policy=recipe.rows)
+            checked_rows.load(name, task, root=recipe.root, policy=recipe.rows)
     except UserError:
         for path in new:  # leave nothing behind that does not work
             path.unlink()
@@ -186,17 +186,17 @@ def _draft(
 ) -> Drafted:
     columns = {split: _columns(file) for split, file in splits.items()}
     source, table = str(next(iter(splits.values()))), next(iter(columns.values()))
-    guess = infer.columns(table, source, text, label)
+    guess = infer_columns.columns(table, source, text, label)
     cells = [cell for part in columns.values() for cell in part.get(guess.label, ())]
-    known = infer.Column.of(guess.label, cells)
-    kind, why_kind = infer.kind(known, source)
+    known = infer_columns.Column.of(guess.label, cells)
+    kind, why_kind = infer_columns.kind(known, source)
     settings: dict[str, Any] = {"kind": kind, "text": guess.text, "label": guess.label}
     if kind == "classify":
         settings["labels"] = known.classes
         what = f"{len(known.classes)} classes ({listed(known.classes, 6)})"
     else:
         assert known.values is not None
-        low, high = settings["range"] = infer.scale(known.values)
+        low, high = settings["range"] = infer_columns.scale(known.values)
         what = f"a number from {low:g} to {high:g}"
         why_kind += f"; they run from {min(known.values):g} to {max(known.values):g}"
     says = [
@@ -216,8 +216,8 @@ def _draft(
     task = Task(**settings, **{split: paths[split] for split in SPLITS if split in paths})
     bad = []
     for split, file in to_describe.items():  # read as training will
-        use: rows.Use = "optional" if split == "test" else "needed"
-        part = rows.read(name, task, str(file), root=Path.cwd(), policy="skip", labels=use)
+        use: checked_rows.Use = "optional" if split == "test" else "needed"
+        part = checked_rows.read(name, task, str(file), root=Path.cwd(), policy="skip", labels=use)
         bare = "" if part.labels is not None else ", without labels"
         says.append(f"rows   {file.name}: {len(part):,} {ROLES[split]}{bare}")
         bad.append(part.report(2))
@@ -234,7 +234,9 @@ def _cut(
     With a sentence on them, and one on the rows that were left out.
     """
     source = splits.get("train") or splits["dev"]
-    every = rows.read(name, task, str(source), root=Path.cwd(), policy="skip", labels="needed")
+    every = checked_rows.read(
+        name, task, str(source), root=Path.cwd(), policy="skip", labels="needed"
+    )
     train, dev = split_off(every, task.kind == "classify", shared)
     given = [file.resolve() for file in splits.values()]
     stem = name

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from bough.errors import UserError
-from bough.inference import inputs, predict
-from bough.inference.inputs import Choice
+from bough.inference import input_files, predict_file
+from bough.inference.input_files import Choice
 from bough.inference.model import WINDOW, Text
-from bough.inference.predict import answer_file
+from bough.inference.predict_file import answer_file
 from bough.inference.torch_model import MultiTaskModel
 from tests import serving
 
@@ -99,7 +99,7 @@ def test_a_task_asked_for_twice_answers_once(folder: str, tmp_path: Path) -> Non
 def test_a_row_with_two_texts_gets_both_answers(model: MultiTaskModel) -> None:
     pair = ("one", "two")
     row: dict[str, Text] = {"mood": "the old tree", "same": pair, "near": pair}
-    (found,) = predict.answers(model, [("a", row)])
+    (found,) = predict_file.answers(model, [("a", row)])
     assert found[0] == "a"
     assert list(found[1]) == ["mood", "same", "near"]
 
@@ -165,13 +165,13 @@ def test_standard_input_to_a_table(
 def test_answers_come_before_all_texts_are_read(model: MultiTaskModel) -> None:
     read = 0
 
-    def endless() -> Iterator[inputs.Row]:
+    def endless() -> Iterator[input_files.Row]:
         nonlocal read
         while True:
             read += 1
             yield str(read), {"mood": "the old tree"}
 
-    found = predict.answers(model, endless())
+    found = predict_file.answers(model, endless())
     assert [next(found)[0] for _ in range(WINDOW + 1)] == [str(n + 1) for n in range(WINDOW + 1)]
     assert read <= 2 * WINDOW
 
@@ -220,7 +220,7 @@ def test_a_failure_leaves_the_old_file_and_no_parts(
         yield "1", {}
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(predict, "answers", fail)
+    monkeypatch.setattr(predict_file, "answers", fail)
     with pytest.raises(RuntimeError, match="power cut"):
         answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text(encoding="utf-8") == "old"

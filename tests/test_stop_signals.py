@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 
-from bough.signals import heard
+from bough.stop_signals import heard
 
 
 def test_both_signals_are_heard_and_given_back() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bough.errors import UserError
-from bough.paths import check_name, place, read_bytes
+from bough.user_paths import check_name, place, read_bytes
 
 
 def test_a_path_is_seen_from_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

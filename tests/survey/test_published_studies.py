@@ -18,15 +18,15 @@ from bough.cli.main import app
 from bough.model.network import plan_of
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Plan
-from bough.survey import studies
+from bough.survey import published_studies
 from bough.survey.spec import Survey
 from bough.survey.survey import recipes
-from bough.training.api import train
 from bough.training.sampling import parse
+from bough.training.train import train
 from tests import folders
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted(studies.folder().glob("*.yaml"))
+FILES = sorted(published_studies.folder().glob("*.yaml"))
 BUDGETS = ["small", "medium", "full", "smoke"]
 BERT = Shape("bert", 768, 12, 12, 3072, 30522, 512, 2, 768, 0, "gelu", 1e-12)
 MINILM = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
@@ -39,7 +39,7 @@ def six_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_name(name: str, budget: str) -> Survey:
-    return Survey.read(studies.folder() / f"{name}.yaml").resolved(budget)
+    return Survey.read(published_studies.folder() / f"{name}.yaml").resolved(budget)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from bough import demo
 from bough.cli.main import app
-from bough.data import rows
-from bough.data.init import init
+from bough.data import checked_rows
+from bough.data.init_recipe import init
 from bough.errors import UserError
 from bough.recipe.recipe import Recipe
-from bough.training.api import train
+from bough.training.train import train
 from tests.data.reading import texts, words
 
 
@@ -76,12 +76,12 @@ def test_each_embedded_train_file_alone_gets_a_dev_set(tiny_folder: Path) -> Non
         name = file.stem.removesuffix("-train")
         init([file], f"{name}.yaml")
         recipe = Recipe.read(f"{name}.yaml")
-        task, found = rows.load(name, recipe.tasks[name], root=recipe.root, policy="error")
+        task, found = checked_rows.load(name, recipe.tasks[name], root=recipe.root, policy="error")
         assert len(found["train"]) + len(found["dev"]) == 1000
         assert 90 <= len(found["dev"]) <= 110
         assert not set(found["train"].texts) & set(found["dev"].texts)
         whole = task.model_copy(update={"train": str(file)})
-        every = rows.load(name, whole, root=recipe.root, policy="error")[1]["train"]
+        every = checked_rows.load(name, whole, root=recipe.root, policy="error")[1]["train"]
         lines = {
             (texts, label) for texts, label in zip(every.texts, every.labels or (), strict=True)
         }
@@ -172,7 +172,7 @@ def test_several_labels_make_several_tasks(tiny_folder: Path) -> None:
     recipe = Recipe.read("recipe.yaml")
     assert list(recipe.tasks) == ["mail-mood", "mail-topic"]
     aside = [
-        rows.load(name, task, root=recipe.root, policy="error")[1]["dev"].texts
+        checked_rows.load(name, task, root=recipe.root, policy="error")[1]["dev"].texts
         for name, task in recipe.tasks.items()
     ]
     assert aside[0] == aside[1]
@@ -302,7 +302,7 @@ def test_real_files_train_as_they_are(
     recipe = Recipe.read("recipe.yaml")
     (name,) = recipe.tasks
     assert name == files[0].split("_")[0]
-    task, found = rows.load(name, recipe.tasks[name], root=recipe.root, policy=recipe.rows)
+    task, found = checked_rows.load(name, recipe.tasks[name], root=recipe.root, policy=recipe.rows)
     assert task.columns == columns
     assert task.classes == classes
     assert tuple(len(found.get(s, ())) for s in ("train", "dev", "test")) == sizes
