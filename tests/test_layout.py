@@ -23,8 +23,9 @@ ORDER = (
 FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both reach upwards
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = (
-    "errors", "files", "paths", "formatting", "system", "signals", "recipe", "plan",
-    "scoring.metrics", "scoring.statistics", "data.rows", "data.tables", "runs.run_dir",
+    "errors", "files", "user_paths", "formatting", "templates", "machine_limits", "stop_signals",
+    "recipe", "plan",
+    "scoring.metrics", "scoring.statistics", "data.checked_rows", "data.tables", "runs.run_dir",
     "runs.predictions", "comparison", "reports", "inference.config", "cli",
 )  # fmt: skip
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "pyarrow", "datasets", "pandas")
@@ -37,10 +38,9 @@ TESTED_ELSEWHERE = {
     "cli.compare": "in comparison/test_compare.py and reports/test_page.py",
     "cli.export": "in export/test_leaving.py",
     "cli.serve": "in serve/test_main.py",
-    "cli.survey": "in survey/test_survey.py and test_studies.py",
+    "cli.survey": "in survey/test_survey.py and test_published_studies.py",
     "cli.worker": "a process, in survey/test_launcher.py",
-    "demo.show": "the demo itself, in demo/",
-    "hub": "in model/test_pretrained.py and runs/test_card.py",
+    "hub": "in model/test_pretrained.py and runs/test_model_card.py",
 }
 
 

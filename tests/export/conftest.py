@@ -11,7 +11,7 @@ from tests import folders
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from bough.training.api import train
+    from bough.training.train import train
 
     folder = tmp_path_factory.mktemp("run")
     made = folders.encoder(folder / "encoder", width=128)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bough.data.rows import Rows
+from bough.data.checked_rows import Rows
 from bough.errors import UserError
 from bough.export import int8
 from bough.export.onnx_export import write_onnx

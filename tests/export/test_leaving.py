@@ -34,7 +34,7 @@ CLOSE = 1e-4
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from bough.training.api import train
+    from bough.training.train import train
 
     folder = tmp_path_factory.mktemp("run")
     made = folders.encoder(folder / "encoder", width=128)

@@ -17,7 +17,7 @@ from bough.errors import UserError
 from bough.export.onnx_export import write_onnx
 from bough.inference import onnx_model
 from bough.inference.folder import save_metadata
-from bough.inference.predict import answer_file
+from bough.inference.predict_file import answer_file
 from bough.recipe.tasks import Task
 from tests import serving, tiny
 from tests.exports import CLOSE, TWINS, exported, mixed, model_of, sentences

@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 from onnxruntime.quantization import quantize_dynamic
 
+from bough.data.checked_rows import Rows
 from bough.data.dataset import Data
-from bough.data.rows import Rows
 from bough.data.tokens import text_of
 from bough.errors import UserError
 from bough.inference.model import Model

@@ -25,7 +25,7 @@ from bough.data.packing import Pack
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Layout, gather_rows
 from bough.model.dropout import DropoutGenerator
-from bough.model.frozen import FrozenAdapter, call_frozen
+from bough.model.frozen_call import FrozenAdapter, call_frozen
 from bough.model.routing import READ, Routing, RowUse, TaskUse
 from bough.model.transformer import Embeddings, Layer, mean_of_texts
 from bough.plan.plan import Cell

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from bough import __version__
 from bough.comparison.compare import AXES, Comparison, compare
 from bough.comparison.tables import markdown
@@ -27,6 +25,7 @@ from bough.reports.curves import curves, read_logs
 from bough.reports.gradients import cosine_maps
 from bough.reports.hard_examples import WORST, read_texts
 from bough.reports.provenance import provenance
+from bough.templates import environment
 
 
 def report(
@@ -88,18 +87,11 @@ class Section(NamedTuple):
 
 def page(comparison: Comparison) -> str:
     """The whole file's text."""
-    environment = Environment(
-        loader=PackageLoader("bough.reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"number": number, "share": share, "chance": chance}
-    environment.globals |= {"mark": plots.mark, "hues": plots.HUES}
+    templates = environment("bough.reports", html=True)
+    templates.filters |= {"number": number, "share": share, "chance": chance}
+    templates.globals |= {"mark": plots.mark, "hues": plots.HUES, "number": number}
     conclusion = verdict(comparison)
-    return environment.get_template("page.html").render(
+    return templates.get_template("page.html").render(
         comparison=comparison,
         verdict=conclusion,
         directions={name: _direction(comparison, name) for name in conclusion.tasks},

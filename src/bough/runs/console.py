@@ -52,20 +52,11 @@ class Display(Protocol):
 class Silent:
     """Nobody looks."""
 
-    def say(self, text: str) -> None:
-        pass
-
-    def step(self, moment: Moment) -> None:
-        pass
-
-    def log(self, entry: Mapping[str, Any]) -> None:
-        pass
-
-    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    def say(self, text: str) -> None: ...
+    def step(self, moment: Moment) -> None: ...
+    def log(self, entry: Mapping[str, Any]) -> None: ...
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None: ...
+    def close(self) -> None: ...
 
 
 def by_metric(scores: Mapping[str, Any]) -> dict[tuple[str, str], float]:
@@ -165,12 +156,13 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
             table.add_column(heading, justify="right" if right else "left")
         for name, score in judged["tasks"].items():
             metric = score["metric"]
-            metrics = {k: v for k, v in score.items() if k not in NO_METRICS}
-            others = "  ".join(f"{k} {v:.3f}" for k, v in metrics.items() if k != metric)
+            others = "  ".join(
+                f"{k} {v:.3f}" for k, v in score.items() if k not in (*NO_METRICS, metric)
+            )
             low, high = score.get("interval", (None, None))
             between = "" if low is None else f"{low:.3f} - {high:.3f}"
             table.add_row(
-                name, metric, f"{metrics[metric]:.3f}", between, f"{score['rows']:,}", others
+                name, metric, f"{score[metric]:.3f}", between, f"{score['rows']:,}", others
             )
         console.print(table)
         console.print(

@@ -8,45 +8,55 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from bough.errors import UserError, nearest
 from bough.runs.console import NO_METRICS, Display, Moment, Silent
 
 
-class TensorBoard(Silent):
+class Tracker(Silent):
+    """Sends the numbers of a run; its client is opened with the first of them."""
+
+    name: ClassVar[str]
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.client: Any = None
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        self._send(entry["step"], dict(log_values(entry)))
+
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
+        self._send(step, dict(score_values(scores)))
+
+    @abstractmethod
+    def _send(self, step: int, values: Mapping[str, float]) -> None: ...
+
+
+class TensorBoard(Tracker):
     """Event files in the run's folder `tensorboard`: see them with `tensorboard --logdir runs`."""
 
     name = "tensorboard"
 
-    def __init__(self, folder: Path):
-        self.folder = folder / "tensorboard"
-        self.writer: Any = None
-
-    def log(self, entry: Mapping[str, Any]) -> None:
-        self._write(entry["step"], log_values(entry))
-
-    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        self._write(step, score_values(scores))
-
-    def _write(self, step: int, values: Iterator[tuple[str, float]]) -> None:
-        if self.writer is None:
+    def _send(self, step: int, values: Mapping[str, float]) -> None:
+        if self.client is None:
             from torch.utils.tensorboard import SummaryWriter
 
             # A resumed run may go back some steps: those are made anew.
-            self.writer = SummaryWriter(str(self.folder), purge_step=step)
-        for name, value in values:
-            self.writer.add_scalar(name, value, step)
+            self.client = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step)
+        for name, value in values.items():
+            self.client.add_scalar(name, value, step)
 
     def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
+        if self.client is not None:
+            self.client.close()
+            self.client = None
 
 
-class WandB(Silent):
+class WandB(Tracker):
     """A run of the same name in the project that WANDB_PROJECT names, by default `bough`.
 
     Where there is no network, WANDB_MODE=offline keeps it in the run's folder `wandb`.
@@ -54,20 +64,10 @@ class WandB(Silent):
 
     name = "wandb"
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.run: Any = None
-
-    def log(self, entry: Mapping[str, Any]) -> None:
-        self._send({"step": entry["step"], **dict(log_values(entry))})
-
-    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
-        self._send({"step": step, **dict(score_values(scores))})
-
-    def _send(self, values: Mapping[str, float]) -> None:
-        if self.run is None:
-            self.run = self._open()
-        self.run.log(values)
+    def _send(self, step: int, values: Mapping[str, float]) -> None:
+        if self.client is None:
+            self.client = self._open()
+        self.client.log({"step": step, **values})
 
     def _open(self) -> Any:
         import wandb
@@ -88,13 +88,12 @@ class WandB(Silent):
         return run
 
     def close(self) -> None:
-        if self.run is not None:
-            self.run.finish()
-            self.run = None
+        if self.client is not None:
+            self.client.finish()
+            self.client = None
 
 
-Tracker = TensorBoard | WandB
-TRACKERS: dict[str, type[TensorBoard] | type[WandB]] = {t.name: t for t in (TensorBoard, WandB)}
+TRACKERS: dict[str, type[Tracker]] = {t.name: t for t in (TensorBoard, WandB)}
 
 
 class Tracked:

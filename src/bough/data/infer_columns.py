@@ -1,0 +1,298 @@
+"""What a table's columns are for, and what kind of task they make.
+
+A guess is only ever made from names and values that can be told to the user; every choice carries
+its reason. Where two readings are as good as each other there is no guess but a `UserError`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+from bough.errors import UserError, listed, nearest, shorten
+from bough.recipe.labels import class_name, in_order, is_missing, number
+
+LABELS = (
+    "label", "labels", "gold_label", "gold", "class", "category", "target", "y", "sentiment",
+    "polarity", "is_duplicate", "duplicate", "similarity", "score", "rating", "stars", "topic",
+    "intent", "emotion", "entailment", "acceptability",
+)  # fmt: skip
+TEXTS = (
+    "text", "sentence", "review", "content", "body", "comment", "message", "document", "utterance",
+    "question", "query", "tweet", "post", "headline", "title", "description", "input",
+)  # fmt: skip
+PAIRS = (
+    ("premise", "hypothesis"), ("question", "passage"), ("question", "sentence"),
+    ("question", "answer"), ("query", "document"), ("query", "passage"), ("text", "hypothesis"),
+    ("anchor", "positive"), ("left", "right"),
+)  # fmt: skip
+SCORES = ("score", "similarity", "rating", "value")  # names of numbers rather than of classes
+SCALES = ((0, 1), (-1, 1), (0, 5), (1, 5), (0, 10), (1, 10), (0, 100))
+_ID = re.compile(
+    r"(.*[_-])?(id|idx|index|guid|uuid|uid|key|hash)s?\d?|qid\d?|pairid|promptid", re.I
+)
+_FEW = 20  # whole numbers up to so many different ones are taken for classes
+_MOST = 200  # classes
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column's cells, with what can be seen of them."""
+
+    name: str
+    cells: list[Any]  # those that hold something
+
+    @classmethod
+    def of(cls, name: str, cells: Iterable[Any]) -> Column:
+        return cls(name, [cell for cell in cells if not is_missing(cell)])
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every cell is a text or a number, not a list or a structure."""
+        return all(isinstance(cell, str | int | float) for cell in self.cells)
+
+    @cached_property
+    def numbers(self) -> list[float]:
+        """Those of the cells that are numbers."""
+        return [value for cell in self.cells if (value := number(cell)) is not None]
+
+    @property
+    def values(self) -> list[float] | None:
+        """The cells as numbers, if all are."""
+        return self.numbers if self.numbers and len(self.numbers) == len(self.cells) else None
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        return in_order({class_name(cell) for cell in self.cells})
+
+    @cached_property
+    def words(self) -> float:
+        """Words per cell, on average."""
+        return sum(len(str(cell).split()) for cell in self.cells) / max(1, len(self.cells))
+
+    @property
+    def known(self) -> bool:
+        """Whether it is called what labels are called."""
+        return _is_label_name(self.name)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it holds whole numbers only."""
+        return self.values is not None and all(value.is_integer() for value in self.values)
+
+    @property
+    def is_id(self) -> bool:
+        """Whether it only tells rows apart."""
+        if not self.name or _ID.fullmatch(self.name):
+            return True
+        if self.known or len(self.cells) < 2 or len(self.classes) < len(self.cells):
+            return False
+        return self.whole or (self.values is None and self.words == 1)
+
+    @property
+    def is_text(self) -> bool:
+        if not self.plain or self.values is not None or not self.cells:
+            return False
+        known = _base(self.name) in TEXTS or any(_base(self.name) in pair for pair in PAIRS)
+        wordy = self.words >= 3 and len(self.classes) > 0.3 * len(self.cells)
+        return wordy or (known and self.words > 1)
+
+    @property
+    def is_label(self) -> bool:
+        """Whether it could be what is to be learned: a few classes, or numbers."""
+        number = len(self.classes) if self.plain else 0
+        if number < 2:
+            return False
+        if self.values is not None and (self.known or not self.whole):
+            return True
+        return number <= _MOST and (self.known or number <= len(self.cells) / 2)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A task's columns and kind, and the reasons."""
+
+    text: tuple[str, ...]
+    label: str
+    why_text: str
+    why_label: str
+    hints: tuple[str, ...] = ()  # other readings, and how to ask for them
+
+
+def columns(
+    table: Mapping[str, Sequence[Any]],
+    source: str,
+    text: Sequence[str] = (),
+    label: str | None = None,
+) -> Guess:
+    """The text and label columns; those given are taken as they are."""
+    every = {name: Column.of(name, cells) for name, cells in table.items() if _encodable(name)}
+    there = [name for name in every if name]
+    _check_header(there, source)
+    for name in (*text, *((label,) if label else ())):
+        if name not in every:
+            raise UserError(
+                f"{source} has no column {name!r}; it has {listed(there)}{nearest(name, there)}"
+            )
+    hints: list[str] = []
+    # A label that is given, or has a label's name, is not taken for text, however wordy.
+    named = sorted((c for c in every.values() if c.known and c.is_label), key=_label_rank)
+    sure = label or (named[0].name if named else None)
+    chosen, why_text = tuple(text), "as you said"
+    if not text:
+        texts = [c for c in every.values() if c.is_text and not c.is_id and c.name != sure]
+        if not texts:
+            raise UserError(
+                f"{source}: no column looks like text (it has {listed(there)}); "
+                "name it with --text COLUMN, or two with --text A --text B"
+            )
+        chosen, why_text = _texts(texts)
+        pair = f"is text, too; to judge it as a pair: --text {chosen[0]} --text"
+        hints += [f"column {c.name!r} {pair} {c.name}" for c in texts if c.name not in chosen]
+    if label:
+        return Guess(chosen, label, why_text, "as you said", tuple(hints))
+    candidates = [c for c in every.values() if c.is_label and c.name not in chosen and not c.is_id]
+    if not candidates:
+        raise UserError(f"{source}: {_without_label(list(every.values()), chosen)}")
+    first, *others = sorted(candidates, key=lambda c: (_label_rank(c), len(c.classes)))
+    if others and not first.known:
+        raise UserError(
+            f"{source}: the label may be any of {listed([c.name for c in candidates])}; choose "
+            f"with --label {first.name}, or make a task of each with several --label"
+        )
+    more = f"could be learned, too: --label {first.name} --label"
+    hints += [f"column {c.name!r} {more} {c.name}" for c in others]
+    why_label = "by its name" if first.known else "the only column with few values"
+    return Guess(chosen, first.name, why_text, why_label, tuple(hints))
+
+
+def _texts(candidates: Sequence[Column]) -> tuple[tuple[str, ...], str]:
+    by_name = {column.name: column for column in candidates}
+    chosen: tuple[str, ...]
+    if pair := next(_pairs(list(by_name)), None):
+        chosen = pair
+        words = sum(by_name[name].words for name in pair) / 2
+        why = f"two texts whose names belong together, {words:.0f} words on average"
+    else:
+        # A known name first, then the longest texts.
+        best = min(candidates, key=lambda c: (_place(_base(c.name), TEXTS), -c.words))
+        chosen = (best.name,)
+        why = f"{best.words:.0f} words on average"
+    return chosen, why
+
+
+def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    by_base = {_base(name): name for name in names}
+    for one, two in PAIRS:
+        if one in by_base and two in by_base:
+            yield by_base[one], by_base[two]
+    for one, two in combinations(names, 2):
+        if one[:-1] == two[:-1] and one[-1] + two[-1] in ("12", "01", "ab", "AB", "lr", "LR"):
+            yield one, two
+
+
+def _without_label(every: Sequence[Column], texts: Sequence[str]) -> str:
+    """What to say where no column can be the label."""
+    flat = next((c for c in every if c.known and c.plain and len(c.classes) == 1), None)
+    if flat is not None:
+        return (
+            f"column {flat.name!r} has only the value {flat.classes[0]!r} in "
+            f"{len(flat.cells):,} rows; a label needs two or more"
+        )
+    rest = [column.name for column in every if column.name and column.name not in texts]
+    what = f"none of {listed(rest)}" if rest else f"beside {listed(texts)} nothing"
+    return f"{what} looks like a label (classes or numbers); name it with --label COLUMN"
+
+
+def kind(label: Column, source: str) -> tuple[str, str]:
+    """classify or regress, and why."""
+    number = len(label.classes)
+    for name in label.classes if label.values is None else ():
+        if not _encodable(name):
+            raise UserError(
+                f"{source}, column {label.name!r}: the label {shorten(name)} is not UTF-8; save "
+                "the file as UTF-8"
+            )
+    summary = f"{number:,} different values in {len(label.cells):,} rows"
+    if number < 2:
+        what = f"only the value {label.classes[0]!r}" if number else "no value at all"
+        raise UserError(f"{source}, column {label.name!r}: {what}; a label needs two or more")
+    if label.values is None:
+        _all_or_no_numbers(label, source)
+        if number > _MOST or (number > 50 and number > len(label.cells) / 2):
+            raise UserError(
+                f"{source}, column {label.name!r}: {summary} are too many for classes "
+                f"(such as {shorten(label.classes[0])}); name another with --label COLUMN"
+            )
+        return "classify", summary
+    if not label.whole:
+        return "regress", "numbers with fractions"
+    low, high = min(label.values), max(label.values)
+    dense = low in (0, 1) and high - low + 1 == number
+    named = _base(label.name) in SCORES
+    if number <= _MOST and ((number <= _FEW and not (named and number > 10)) or (
+        dense and not named
+    )):  # fmt: skip
+        return "classify", f"{summary}, whole numbers from {low:g} to {high:g}"
+    return "regress", f"{summary}, numbers from {low:g} to {high:g}"
+
+
+def _all_or_no_numbers(label: Column, source: str) -> None:
+    """A measurement with a stray word in it would be taken for as many classes as it has values."""
+    numbers = label.numbers
+    if len(numbers) < 0.9 * len(label.cells) or all(value.is_integer() for value in numbers):
+        return
+    odd = next(cell for cell in label.cells if number(cell) is None)
+    raise UserError(
+        f"{source}, column {label.name!r}: {len(numbers):,} of {len(label.cells):,} labels are "
+        f"numbers, and {shorten(odd)} is not; write a number, or leave the cell empty"
+    )
+
+
+def scale(values: Sequence[float]) -> tuple[float, float]:
+    """The usual scale that the values fill, else their own ends, rounded outwards."""
+    low, high = min(values), max(values)
+    for start, end in SCALES:
+        if start <= low and high <= end and high - low >= 0.7 * (end - start):
+            return float(start), float(end)
+    step = 10 ** math.floor(math.log10(high - low)) / 10
+    start, end = math.floor(low / step) * step, math.ceil(high / step) * step
+    return min(low, float(f"{start:.10g}")), max(high, float(f"{end:.10g}"))
+
+
+def _check_header(names: Sequence[str], source: str) -> None:
+    """A file without a header would have its first row taken for names."""
+    odd = [n for n in names if len(n.split()) > 5 or re.fullmatch(r"-?\d+(\.\d+)?", n)]
+    # Saved data frames call their index 0 and have proper names beside it.
+    if odd and not any(_is_label_name(name) or _base(name) in TEXTS for name in names):
+        raise UserError(
+            f"{source}: the first line looks like a row, not a header (it has {shorten(odd[0])}); "
+            "put a line with the columns' names above it, for example label and text"
+        )
+
+
+def _base(name: str) -> str:
+    """A name without case and a last number: Sentence_1 is a sentence."""
+    return re.sub(r"[\s_-]*[0-9]*$", "", name.strip().lower())
+
+
+def _is_label_name(name: str) -> bool:
+    return name.strip().lower() in LABELS
+
+
+def _label_rank(column: Column) -> int:
+    return _place(column.name.strip().lower(), LABELS)
+
+
+def _place(name: str, known: Sequence[str]) -> int:
+    return known.index(name) if name in known else len(known)
+
+
+def _encodable(text: str) -> bool:
+    """Whether it is whole characters: bytes that were not UTF-8 are read as halves."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
