@@ -125,7 +125,11 @@ class Panel(_Speaking):
         if self.live is None:
             self.live = Live(console=self.console, refresh_per_second=4, transient=True)
             self.live.start()
-        headings = ["", Column("loss", justify="right"), Column("passes", justify="right")]
+        headings: list[str | Column] = [
+            "",
+            Column("loss", justify="right"),
+            Column("passes", justify="right"),
+        ]
         table = Table(*headings, box=None, padding=(0, 2), show_edge=False)
         for task, loss in moment.losses.items():
             table.add_row(task, f"{loss:.3f}", f"{moment.passes[task]:.2f}")
@@ -149,7 +153,14 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
     console = Console()
     for split, judged in scores.items():
         right = [Column(heading, justify="right") for heading in ("score", "rows")]
-        headings = ["task", "metric", right[0], "95 % interval", right[1], "other metrics"]
+        headings: list[str | Column] = [
+            "task",
+            "metric",
+            right[0],
+            "95 % interval",
+            right[1],
+            "other metrics",
+        ]
         table = Table(*headings, title=f"{title}: {split}", title_justify="left", box=SIMPLE_HEAD)
         for name, score in judged["tasks"].items():
             metric = score["metric"]
