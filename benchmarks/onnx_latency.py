@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import peer
-from bough.export.export import export_model
+from bough.export.onnx_export import write_files
 from bough.inference import onnx_model
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.network import Network, plan_of
@@ -80,7 +80,7 @@ def main() -> None:
         for name, int8 in (("bough, ONNX", False), ("bough, ONNX int8", True)):
             part = Path(folder) / name
             part.mkdir()
-            export_model(model, part, int8)
+            write_files(model, part, int8)
             sides[name] = onnx_model.load(part, args.threads).predict
         texts = some_texts(train, tasks, args.texts)
         print(

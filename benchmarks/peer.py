@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bough import demo
-from bough.data import rows
+from bough.data import checked_rows
 from bough.model import pretrained
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task
@@ -48,17 +48,17 @@ def real_or_embedded() -> Recipe:
     return Recipe.read(demo.recipe())
 
 
-def load_rows(recipe: Recipe) -> tuple[dict[str, Task], dict[str, rows.Rows]]:
+def load_rows(recipe: Recipe) -> tuple[dict[str, Task], dict[str, checked_rows.Rows]]:
     tasks, train = {}, {}
     for name, task in recipe.tasks.items():
-        tasks[name], splits = rows.load(
+        tasks[name], splits = checked_rows.load(
             name, task, root=recipe.root, policy=recipe.rows, splits=["train"]
         )
         train[name] = splits["train"]
     return tasks, train
 
 
-def draw(train: Mapping[str, rows.Rows], steps: int, batch: int, group: int, seed: int = 0
+def draw(train: Mapping[str, checked_rows.Rows], steps: int, batch: int, group: int, seed: int = 0
          ) -> list[dict[str, np.ndarray]]:  # fmt: skip
     """`steps` times `batch` rows of every task; with `group`, windows of so many batches are sorted
     by length, as transformers' group_by_length does."""
@@ -112,7 +112,7 @@ class Peer(nn.Module):
         )
         return self.heads[task](self.drop(self.trunk(**inputs).last_hidden_state[:, 0]))
 
-    def step(self, train: Mapping[str, rows.Rows], chosen: Chosen) -> float:
+    def step(self, train: Mapping[str, checked_rows.Rows], chosen: Chosen) -> float:
         self.train()
         self.optimiser.zero_grad(set_to_none=True)
         total = torch.zeros(())

@@ -25,11 +25,11 @@ import torch
 from bough.cli import main
 from bough.inference.load import load
 from bough.runs.run_dir import Run
-from bough.training import api
+from bough.training import train
 
 assert scipy.stats is not None
 assert sklearn.metrics is not None
-assert api is not None
+assert train is not None
 
 
 def fork(work: Callable[[], object]) -> int:

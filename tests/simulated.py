@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from bough.comparison.compare import compare
-from bough.data.rows import Rows, digest, load
+from bough.data.checked_rows import Rows, digest, load
 from bough.errors import UserError
 from bough.plan.cost import cost
 from bough.plan.encoder_shape import Shape

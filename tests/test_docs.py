@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import bough
-from bough.export.export import write_onnx
+from bough.export.onnx_export import write_onnx
 from tests import folders
 
 ROOT = Path(__file__).parent.parent

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bough.data import rows
-from bough.data.rows import Rows
+from bough.data import checked_rows
+from bough.data.checked_rows import Rows
 from bough.errors import UserError
 from bough.recipe.recipe import Phase, Recipe, Training
 from bough.recipe.sources import Hub
@@ -50,7 +50,7 @@ def is_sound(task: Task, found: Rows) -> None:
         for label in found.labels:
             low, high = task.range or (0, task.classes - 1)
             assert low <= label <= high
-    rows.digest(found)
+    checked_rows.digest(found)
     json.dumps([found.ids, found.report()]).encode()
 
 
@@ -68,7 +68,7 @@ def try_rows(task: Task, source: Any, folder: Path) -> None:
 
 def loaded(task: Task, folder: Path, policy: Any) -> Any:
     try:
-        return rows.load("t", task, root=folder, policy=policy)
+        return checked_rows.load("t", task, root=folder, policy=policy)
     except UserError:
         return None
 
@@ -182,7 +182,7 @@ def test_what_csv_writes_is_read_back(
     writer = csv.writer(sheet, delimiter=delimiter, quoting=quoting, lineterminator=ends)  # type: ignore[arg-type]
     writer.writerows([("a", "b", "label"), *table])
     (folder / "back.csv").write_bytes(sheet.getvalue().encode())
-    found = rows.read("t", REGRESS, "back.csv", root=folder, policy="error")
+    found = checked_rows.read("t", REGRESS, "back.csv", root=folder, policy="error")
     assert found.texts == [(a, b) for a, b, _ in table]
     assert found.labels == [c for _, _, c in table]
     assert found.lines == list(range(2, len(table) + 2))

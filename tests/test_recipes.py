@@ -12,7 +12,7 @@ import pytest
 from bough.model.network import plan_of
 from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Hub
-from bough.training.api import train
+from bough.training.train import train
 from tests import folders, tiny
 
 ROOT = Path(__file__).parent.parent

@@ -9,7 +9,7 @@ from jinja2 import UndefinedError
 from bough.templates import environment
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("data", "reports", "runs")
+FOLDERS = ("data", "plan", "reports", "runs", "serve")
 
 
 def test_templates_come_with_a_wheel(tmp_path: Path) -> None:

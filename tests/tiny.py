@@ -10,9 +10,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor, nn
 
+from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
 from bough.data.packing import Pack
-from bough.data.rows import Rows
 from bough.model.attention import Layout
 from bough.model.dropout import DropoutGenerator
 from bough.model.network import Network, plan_of

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bough.recipe.recipe import Recipe
     from bough.reports.page import report
     from bough.runs.run_dir import Run
-    from bough.training.api import resume, train
+    from bough.training.train import resume, train
 
 __version__ = "0.1.0.dev0"
 __all__ = [
@@ -35,8 +35,8 @@ _DEFINED_IN = {
     "compare": "comparison.compare.compare",
     "load": "inference.load.load",
     "report": "reports.page.report",
-    "resume": "training.api.resume",
-    "train": "training.api.train",
+    "resume": "training.train.resume",
+    "train": "training.train.train",
 }
 
 

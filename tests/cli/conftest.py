@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bough.runs.run_dir import Run
-from bough.training.api import train
+from bough.training.train import train
 from tests import folders
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bough.data import rows
-from bough.data.rows import Policy, Rows
+from bough.data import checked_rows
+from bough.data.checked_rows import Policy, Rows
 from bough.errors import UserError
 from bough.recipe.tasks import Task
 
@@ -22,7 +22,7 @@ Write = Callable[[str, str | bytes], str]
 
 
 def read(task: Task, source: Any, policy: Policy = "error", **more: Any) -> Rows:
-    return rows.read("t", task, source, root=Path("/nowhere"), policy=policy, **more)
+    return checked_rows.read("t", task, source, root=Path("/nowhere"), policy=policy, **more)
 
 
 def mistake(task: Task, source: Any, policy: Policy = "error", **more: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bough.data.rows import Rows
+from bough.data.checked_rows import Rows
 from bough.data.split import split_off
 from tests.data.reading import texts
 

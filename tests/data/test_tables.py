@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bough.data import rows
+from bough.data import checked_rows
 from bough.recipe.tasks import Task
 from tests.data.reading import BARE, CLASSIFY, Write, mistake, read
 
@@ -126,7 +126,7 @@ def test_names_that_lead_nowhere(write: Write, tmp_path: Path) -> None:
 
 def test_paths_start_at_the_root(write: Write, tmp_path: Path) -> None:
     write("a.csv", "sentence,label\nfine,1\n")
-    found = rows.read("t", CLASSIFY, "a.csv", root=tmp_path, policy="error")
+    found = checked_rows.read("t", CLASSIFY, "a.csv", root=tmp_path, policy="error")
     assert found.source == str(tmp_path / "a.csv")
 
 
@@ -147,7 +147,7 @@ def test_bad_rows_in_memory() -> None:
 _HUB = """
 import json, sys
 from pathlib import Path
-from bough.data import rows
+from bough.data import checked_rows
 from bough.errors import UserError
 from bough.recipe.tasks import Task
 

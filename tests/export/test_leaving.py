@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bough.cli import main
-from bough.export import export
+from bough.export import int8
 from bough.inference.load import load
 from bough.inference.model import Text
 from bough.runs.run_dir import Run
@@ -34,7 +34,7 @@ CLOSE = 1e-4
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from bough.training.api import train
+    from bough.training.train import train
 
     folder = tmp_path_factory.mktemp("run")
     made = folders.encoder(folder / "encoder", width=128)
@@ -121,14 +121,14 @@ def test_int8_that_costs_too_much_is_refused(
     run: Path, tmp_path: Path, bough: Bough, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real scores of fp32 first, then those of an int8 model that has lost a fifth of one task."""
-    real, calls = export.dev_scores, []
+    real, calls = int8.dev_scores, []
 
-    def scores(*asked: Any) -> export.Scores:
+    def scores(*asked: Any) -> int8.Scores:
         calls.append(real(*asked))
         lost = {"accuracy": calls[0]["questions"]["accuracy"] - 0.2}
         return calls[0] if len(calls) == 1 else calls[0] | {"questions": lost}
 
-    monkeypatch.setattr(export, "dev_scores", scores)
+    monkeypatch.setattr(int8, "dev_scores", scores)
     told = bough("export", run, "--onnx", tmp_path / "int8", "--int8")
     assert told.code == 2
     assert "change -0.2000" in told.out  # said before it is refused

@@ -9,7 +9,7 @@ import pytest
 from bough.inference.load import load_torch
 from bough.inference.torch_model import MultiTaskModel
 from bough.runs.run_dir import Run
-from bough.training.api import train
+from bough.training.train import train
 from tests import folders
 
 PLAN = "split@1/questions+similarity, late:I, feed:questions>similarity"

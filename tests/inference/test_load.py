@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bough.errors import UserError
-from bough.export.export import write_onnx
+from bough.export.onnx_export import write_onnx
 from bough.inference.load import load, load_torch
 from bough.inference.onnx_model import OnnxModel
 from bough.inference.torch_model import MultiTaskModel

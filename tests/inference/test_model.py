@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bough.data.packing import by_tokens
 from bough.errors import UserError
 from bough.inference import model as model_module
 from bough.inference import torch_model
@@ -45,7 +47,7 @@ def test_order_is_kept_whatever_the_lengths(
 ) -> None:
     alone = [model.predict(text) for text in TEXTS]
     for tokens, window in ((4096, 2048), (16, 4), (1, 1), (40, 3)):
-        monkeypatch.setattr(torch_model, "TOKENS", tokens)
+        monkeypatch.setattr(torch_model, "by_tokens", partial(by_tokens, budget=tokens))
         monkeypatch.setattr(model_module, "WINDOW", window)
         together = model.predict(TEXTS)
         assert all(close(a, b) for a, b in zip(alone, together, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,15 @@ WIDTH = 6
 LENGTHS = (3, 3, 1, 5, 5, 5, 2)
 Attend = Callable[..., Tensor]
 CPU = torch.device("cpu")
-both = pytest.mark.parametrize("by", [attend, attend_padded])
+
+
+def padded(
+    qkv: Tensor, layout: Layout, heads: int, dropout: Any = None, queries: Tensor | None = None
+) -> Tensor:
+    return attend_padded(qkv, layout, heads, dropout, queries)
+
+
+both = pytest.mark.parametrize("by", [attend, padded])
 
 
 def text_by_text(
@@ -91,7 +100,7 @@ def test_any_lengths(lengths: list[int], tables: int) -> None:
     qkv, biases, layout = inputs(tables, tuple(lengths))
     wanted = text_by_text(qkv, layout.lengths, biases, layout.bias_of)
     torch.testing.assert_close(attend(qkv, layout, HEADS, None), wanted)
-    torch.testing.assert_close(attend_padded(qkv, layout, HEADS, None), wanted)
+    torch.testing.assert_close(attend_padded(qkv, layout, HEADS, None, None), wanted)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])

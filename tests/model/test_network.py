@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
+from bough.data.checked_rows import Rows
 from bough.data.examples import Examples, ExampleSampler
 from bough.data.packing import collate
-from bough.data.rows import Rows
 from bough.errors import UserError
 from bough.model.attention import Layout
 from bough.model.forward import PackedForward

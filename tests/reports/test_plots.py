@@ -13,14 +13,6 @@ from bough.reports import plots
 from bough.reports.plots import Axis, Interval, Piece, Point, Series
 
 
-def test_shapes_escape_all_but_markup() -> None:
-    assert plots.shape("text", "a < b", class_="x", title=None) == '<text class="x">a &lt; b</text>'
-    assert plots.shape("g", Markup("<b>"), "<i>", data_tip='"') == (
-        '<g data-tip="&#34;"><b>&lt;i&gt;</g>'
-    )
-    assert plots.shape("circle", r=1.23456789) == '<circle r="1.23457"/>'
-
-
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [(0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (0.71, 0.79, [0.72, 0.74, 0.76, 0.78]), (3, 3, [3])],

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bough.data.rows import Rows
+from bough.data.checked_rows import Rows
 from bough.errors import UserError
 from bough.recipe.tasks import Task
 from bough.runs.predictions import Answers, table

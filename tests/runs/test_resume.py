@@ -20,7 +20,7 @@ from bough.errors import UserError
 from bough.inference.load import load
 from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import Run, Writer
-from bough.training.api import resume, train
+from bough.training.train import resume, train
 from bough.training.trainer import Failed, Stopped
 from tests import folders
 from tests.raising import raising

@@ -17,7 +17,7 @@ from bough.errors import UserError
 from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import Run
 from bough.runs.trackers import TensorBoard, Tracked, WandB, log_values, score_values, tracked
-from bough.training.api import resume, train
+from bough.training.train import resume, train
 from bough.training.trainer import Stopped
 from tests import folders
 

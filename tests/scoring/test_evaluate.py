@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
 from bough.data.packing import by_tokens, collate
-from bough.data.rows import Rows
 from bough.model.losses import loss
 from bough.model.network import Network
 from bough.scoring import evaluate

@@ -20,10 +20,10 @@ from bough.cli.main import app as cli
 from bough.errors import UserError
 from bough.inference.load import load
 from bough.inference.model import Text
+from bough.machine_limits import cores
 from bough.serve.main import listen, serve
 from bough.serve.microbatch import Answers
 from bough.serve.settings import Settings
-from bough.system import cores
 from tests.serving import KEY, Client, Server, in_threads, model, same, served, some_texts
 
 

@@ -10,7 +10,6 @@ import pytest
 from prometheus_client import generate_latest
 
 from bough.inference.model import Answer
-from bough.serve.metrics import Metrics
 from bough.serve.microbatch import (
     Answers,
     Job,
@@ -19,6 +18,7 @@ from bough.serve.microbatch import (
     QueueFull,
     estimated_tokens,
 )
+from bough.serve.prometheus import Metrics
 from tests.serving import samples
 
 TASK = ("t",)

@@ -49,3 +49,12 @@ def test_a_cell_may_be_named_as_a_comparison_names_it(base, tmp_path, quick):
     assert "late:I, frozen, lr=0.0001" in labels, "which is how a comparison calls it"
     assert find_cell("b=1, a", ["a_b=1", "b=1_a"]) is None, "two could be meant"
     assert find_cell("full, tasks=x+y", ["full_x+y", "full_x"]) == "full_x+y"
+
+
+def test_the_demos_encoder_is_not_taken_for_a_folder_of_its_name(base, tmp_path, monkeypatch):
+    (tmp_path / "minilm").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    asked = Survey.read({"recipe": base, "vary": {"encoder": ["minilm", "other"]}})
+    encoders = [spec.recipe.encoder for spec in asked.resolved().run_specs()]
+    assert encoders == ["minilm", str(tmp_path / "other")]

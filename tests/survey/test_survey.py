@@ -17,7 +17,7 @@ from bough.runs.lock import locked
 from bough.runs.run_dir import Run
 from bough.survey.spec import Survey
 from bough.survey.survey import conduct
-from bough.training.api import train
+from bough.training.train import train
 from tests.survey import files
 
 

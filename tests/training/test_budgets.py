@@ -12,7 +12,7 @@ import pytest
 from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.recipe.recipe import Recipe
-from bough.training.api import train
+from bough.training.train import train
 from tests import folders
 
 

@@ -13,9 +13,9 @@ import torch
 from bough.recipe.methods import SAMPLINGS
 from bough.recipe.recipe import Phase as Given
 from bough.recipe.recipe import Schedule, Training
-from bough.training.api import train
 from bough.training.learning_rate import factor
 from bough.training.phase import Phase, PhaseSchedule, Progress
+from bough.training.train import train
 from tests import folders, tiny
 from tests.finished import FEW, final, fresh, judged, logged, moved
 

@@ -21,8 +21,8 @@ from bough.data.tokens import Ints
 from bough.model.losses import loss
 from bough.recipe import methods
 from bough.recipe.recipe import Training
-from bough.training.api import train
 from bough.training.step import NotFiniteError, Stepper
+from bough.training.train import train
 from tests import folders, tiny
 from tests.finished import FEW, final, fresh, logged, moved
 

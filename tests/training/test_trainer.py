@@ -24,8 +24,8 @@ from bough.runs.console import Lines
 from bough.runs.run_dir import Run
 from bough.scoring.evaluate import predict
 from bough.training import trainer
-from bough.training.api import judge, resume, train
-from bough.training.cached_states import States
+from bough.training.frozen_states import States
+from bough.training.train import judge, resume, train
 from bough.training.trainer import Failed
 from tests import folders
 from tests.finished import FEW, final, fresh, judged, logged, moved
@@ -185,7 +185,7 @@ def test_without_room_for_states_a_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("bough.training.cached_states.IN_MEMORY", 0)
+    monkeypatch.setattr("bough.training.frozen_states.IN_MEMORY", 0)
     monkeypatch.setenv("BOUGH_CACHE_GB", "0")
     calls = computed(monkeypatch, tmp_path / "cache")
     recipe = folders.small(tiny_folder, epochs=1, plan="frozen")

@@ -21,7 +21,7 @@ def test_average_by_hand():
         keep = min(0.5, (1 + n) / (10 + n))
         expected = keep * expected + (1 - keep) * n
         average.update()
-    assert float(average.means[0]) == pytest.approx(expected)
+        assert float(average.means[0]) == pytest.approx(expected)
     with average.applied():
         assert p.item() == pytest.approx(expected)
     assert p.item() == 29.0

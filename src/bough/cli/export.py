@@ -38,7 +38,7 @@ def export(
     if onnx is not None:
         if task is not None or trunk:
             raise UserError("--task and --trunk are for --transformers; ONNX has all tasks at once")
-        from bough.export.export import write_onnx
+        from bough.export.onnx_export import write_onnx
 
         folder = write_onnx(run, onnx, int8=int8, tolerance=tolerance)
         print(f"{folder}: serve it with: bough serve {folder}")
@@ -46,6 +46,6 @@ def export(
     assert transformers is not None
     if int8:
         raise UserError("--int8 is for --onnx; a checkpoint for transformers is in fp32")
-    from bough.export.transformers import write_transformers
+    from bough.export.transformers_export import write_transformers
 
     print(write_transformers(run, transformers, task, trunk))

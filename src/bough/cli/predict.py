@@ -40,7 +40,7 @@ def predict(
         raise UserError(
             f"{shorten(file)}: no such file; to answer a text itself: echo TEXT | bough predict RUN"
         )
-    from bough.inference.inputs import Choice
-    from bough.inference.predict import answer_file
+    from bough.inference.input_files import Choice
+    from bough.inference.predict_file import answer_file
 
     answer_file(run, file, out, Choice(tuple(task or ()), tuple(text or ()), skip))

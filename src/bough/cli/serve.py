@@ -41,7 +41,7 @@ def serve(
         missing = f"serving needs {error.name}"
         raise UserError(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
     from bough.inference.device import device_of
-    from bough.system import cores
+    from bough.machine_limits import cores
 
     device = str(device_of(device))
     start(

@@ -59,7 +59,7 @@ def _conclude(result: Result, again: str) -> None:
 
 def studies() -> None:
     """List the published studies that come as surveys: what was asked, printed and found."""
-    from bough.survey.studies import show
+    from bough.survey.published_studies import show
 
     show()
 
@@ -70,6 +70,6 @@ def demo(
     ] = Path("runs/demo"),
 ) -> None:
     """Train three tasks under three plans on data that comes with bough, compare, and report."""
-    from bough.demo.show import show
+    from bough.demo.run_demo import show
 
     _conclude(show(out), f"bough demo -o {out}")

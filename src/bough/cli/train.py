@@ -37,7 +37,7 @@ def init(
     ] = None,
 ) -> None:
     """Look at data files, guess the tasks and write a recipe that trains them."""
-    from bough.data.init import init as write
+    from bough.data.init_recipe import init as write
 
     for line in write(files, out, text or (), label or ()).lines():
         print(line)
@@ -74,9 +74,9 @@ def train(
     experiment = None if recipe is None else Recipe.read(recipe, overrides or ())
     from bough.runs.console import for_terminal
     from bough.runs.trackers import tracked
-    from bough.training.api import new_folder
-    from bough.training.api import resume as go_on
-    from bough.training.api import train as start
+    from bough.training.train import new_folder
+    from bough.training.train import resume as go_on
+    from bough.training.train import train as start
 
     folder = resume or out or new_folder(recipe)
     display = tracked(for_terminal(), mirror or (), folder)
@@ -110,7 +110,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a run's best model on one of its splits."""
-    from bough.training.api import judge
+    from bough.training.train import judge
 
     scores = judge(run, split)
     if as_json:
@@ -129,7 +129,7 @@ def schema() -> None:
 def _print_scores(scores: dict[str, Any], folder: Path) -> None:
     """A table per split, and a word on tasks whose data the encoder has seen before."""
     from bough.inference import config
-    from bough.recipe.contamination import contaminated
+    from bough.recipe.quora_caveat import contaminated
     from bough.runs.console import print_scores
 
     print_scores(scores, str(folder))

@@ -18,7 +18,7 @@ from bough.comparison import groups
 from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
-from bough.recipe.contamination import contaminated
+from bough.recipe.quora_caveat import contaminated
 from bough.recipe.recipe import Recipe
 from bough.runs.predictions import Answers
 from bough.scoring.metrics import AGGREGATES

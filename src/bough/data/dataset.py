@@ -8,9 +8,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from bough.data import rows
+from bough.data import checked_rows
+from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
-from bough.data.rows import Rows
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task
 
@@ -26,7 +26,7 @@ class Data:
     def gather(cls, recipe: Recipe, splits: Sequence[Any] | None = None) -> Data:
         tasks, gathered = {}, {}
         for name, task in recipe.tasks.items():
-            tasks[name], by_split = rows.load(
+            tasks[name], by_split = checked_rows.load(
                 name, task, root=recipe.root, policy=recipe.rows, splits=splits
             )
             gathered[name] = {str(split): part for split, part in by_split.items()}
@@ -45,7 +45,7 @@ class Data:
             name: {
                 split: {
                     "rows": len(part),
-                    "sha256": rows.digest(part),
+                    "sha256": checked_rows.digest(part),
                     "skipped": len(part.skipped),
                 }
                 for split, part in by_split.items()

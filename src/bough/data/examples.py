@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bough.data.rows import Rows
+from bough.data.checked_rows import Rows
 from bough.data.tokens import Ints, Sequences, rows_of, tokenise
 from bough.recipe.tasks import Task
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 
-from bough.data.rows import Rows
+from bough.data.checked_rows import Rows
 from bough.errors import UserError
 
 SHARE = 0.1  # of the rows, set aside for dev

@@ -17,9 +17,9 @@ from typing import Any
 
 from bough.data import csv_reader
 from bough.errors import UserError, nearest, shorten
-from bough.paths import check_name, place, unreadable
 from bough.recipe.labels import class_name
 from bough.recipe.sources import Hub, Record
+from bough.user_paths import check_name, place, unreadable
 
 PART = 1024  # rows of a file that are taken apart at a time
 

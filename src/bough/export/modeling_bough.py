@@ -4,8 +4,8 @@
     AutoModel.from_pretrained(FOLDER, trust_remote_code=True)  # the trunk
 
 It needs torch and transformers, and not bough. It answers and does not learn: there is no dropout.
-`config.ways` has, for the task and for every task whose answer it reads, the cells on its way; ways
-that begin alike are computed once.
+`config.paths` has, for the task and for every task whose answer it reads, the cells on its path;
+paths that begin alike are computed once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, SequenceCl
 
 
 class BoughConfig(PretrainedConfig):
-    """`shape`: sizes of the trunk; `ways`, `heads`: what each task passes; `task`: whose it is."""
+    """`shape`: sizes of the trunk; `paths`, `heads`: what each task passes; `task`: whose it is."""
 
     model_type = "bough"
 
@@ -73,17 +73,17 @@ def attend(qkv: Tensor, heads: int, mask: Tensor) -> Tensor:
 
 
 class PAL(nn.Module):
-    """Attention in a small space, beside the layer."""
+    """Attention in a small space, parallel to the layer."""
 
-    def __init__(self, told: dict[str, Any], shape: dict[str, Any]):
+    def __init__(self, settings: dict[str, Any], shape: dict[str, Any]):
         super().__init__()
-        s, d = told["size"], shape["width"]
-        self.heads = told["heads"]
+        s, d = settings["size"], shape["width"]
+        self.heads = settings["heads"]
         self.encode = nn.Linear(d, s, bias=False)
         self.decode = nn.Linear(s, d, bias=False)
-        self.qkv = nn.ModuleDict({n: nn.Linear(s, 3 * s, bias=False) for n in told["layers"]})
+        self.qkv = nn.ModuleDict({n: nn.Linear(s, 3 * s, bias=False) for n in settings["layers"]})
 
-    def beside(self, n: str, h: Tensor, padding: Tensor) -> Tensor:
+    def parallel(self, n: str, h: Tensor, padding: Tensor) -> Tensor:
         mixed = attend(self.qkv[n](self.encode(h)), self.heads, padding)
         return F.gelu(self.decode(mixed))
 
@@ -92,30 +92,33 @@ class PAL(nn.Module):
 
 
 class Narrow(nn.Module):
-    """Down to a small space and up again; a bent one has biases, and a GELU between."""
+    """Down to a small space and up again; a nonlinear one has biases, and a GELU between."""
 
-    def __init__(self, width: int, size: int, bent: bool):
+    def __init__(self, width: int, size: int, nonlinear: bool):
         super().__init__()
-        self.bent = bent
-        self.down, self.up = nn.Linear(width, size, bias=bent), nn.Linear(size, width, bias=bent)
+        self.nonlinear = nonlinear
+        self.down, self.up = (
+            nn.Linear(width, size, bias=nonlinear),
+            nn.Linear(size, width, bias=nonlinear),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         small = self.down(x)
-        out: Tensor = self.up(F.gelu(small) if self.bent else small)
+        out: Tensor = self.up(F.gelu(small) if self.nonlinear else small)
         return out
 
 
 class Narrows(nn.Module):
-    """One for each layer: `lowrank` beside the layer, `bottleneck` after it."""
+    """One for each layer: `lowrank` parallel to the layer, `bottleneck` after it."""
 
-    def __init__(self, told: dict[str, Any], shape: dict[str, Any]):
+    def __init__(self, settings: dict[str, Any], shape: dict[str, Any]):
         super().__init__()
-        self.follows = told["kind"] == "bottleneck"
+        self.follows = settings["kind"] == "bottleneck"
         self.parts = nn.ModuleDict(
-            {n: Narrow(shape["width"], told["size"], self.follows) for n in told["layers"]}
+            {n: Narrow(shape["width"], settings["size"], self.follows) for n in settings["layers"]}
         )
 
-    def beside(self, n: str, h: Tensor, padding: Tensor) -> Tensor | None:
+    def parallel(self, n: str, h: Tensor, padding: Tensor) -> Tensor | None:
         return None if self.follows else self.parts[n](h)
 
     def after(self, n: str, y: Tensor) -> Tensor:
@@ -135,16 +138,16 @@ class Layer(nn.Module):
         self, h: Tensor, mask: Tensor, padding: Tensor, n: str, adapters: list[Any]
     ) -> Tensor:
         m = self.norm1(h + self.out(attend(self.qkv(h), self.heads, mask)))
-        y = m + self.down(self._bend(self.up(m)))
+        y = m + self.down(self._activate(self.up(m)))
         for adapter in adapters:
-            added = adapter.beside(n, h, padding)
+            added = adapter.parallel(n, h, padding)
             y = y if added is None else y + added
         out: Tensor = self.norm2(y)
         for adapter in adapters:
             out = adapter.after(n, out)
         return out
 
-    def _bend(self, x: Tensor) -> Tensor:
+    def _activate(self, x: Tensor) -> Tensor:
         if self.activation == "relu":
             return F.relu(x)
         return F.gelu(x, approximate="none" if self.activation == "gelu" else "tanh")
@@ -180,20 +183,20 @@ class Fusion(nn.Module):
 
 
 class Head(nn.Module):
-    """From a text's vector to a task's outputs; `told` is its entry in `config.heads`."""
+    """From a text's vector to a task's outputs; `settings` is its entry in `config.heads`."""
 
-    def __init__(self, told: dict[str, Any], width: int):
+    def __init__(self, settings: dict[str, Any], width: int):
         super().__init__()
-        self.told = told
-        imports = told["imports"]
-        self.norm = nn.LayerNorm(width, eps=1e-12) if told["norm"] else None
-        self.project = nn.Linear(width, width) if told["project"] else None
-        attentive = bool(imports) and told["fusion"] == "attention"
-        self.fusion = Fusion(width, imports, told["fused"]) if attentive else None
-        size = width + (told["fused"] if attentive else sum(imports))
-        sizes = [size, *told["hidden"]]
+        self.settings = settings
+        imports = settings["imports"]
+        self.norm = nn.LayerNorm(width, eps=1e-12) if settings["norm"] else None
+        self.project = nn.Linear(width, width) if settings["project"] else None
+        attentive = bool(imports) and settings["fusion"] == "attention"
+        self.fusion = Fusion(width, imports, settings["fused"]) if attentive else None
+        size = width + (settings["fused"] if attentive else sum(imports))
+        sizes = [size, *settings["hidden"]]
         self.hidden = nn.ModuleList(Dense("linear", a, b) for a, b in pairwise(sizes))
-        self.output = nn.Linear(sizes[-1], told["outputs"])
+        self.output = nn.Linear(sizes[-1], settings["outputs"])
 
     def forward(self, x: Tensor, imported: list[Tensor]) -> tuple[Tensor, Tensor]:
         """The outputs, and the hidden vector that they were read from."""
@@ -206,26 +209,26 @@ class Head(nn.Module):
             x = dense(x)
         return self.output(x), x
 
-    def lent(self, reads_as: str, outputs: Tensor, hidden: Tensor) -> Tensor:
+    def exported(self, reads_as: str, outputs: Tensor, hidden: Tensor) -> Tensor:
         """What another task's head reads of this one."""
         if reads_as == "hidden":
             return hidden
         if reads_as == "logits":
             return outputs
-        form = self.told["form"]
+        form = self.settings["form"]
         if form == "ce":
             return torch.softmax(outputs, 1)
         return torch.sigmoid(outputs) if form in ("bce", "ordinal") else outputs.clamp(0, 1)
 
     def logits(self, outputs: Tensor) -> Tensor:
         """What transformers expects: a softmax of it is the probabilities; or the number itself."""
-        form = self.told["form"]
+        form = self.settings["form"]
         if form == "ce":
             return outputs
         if form == "bce":
             return torch.cat([torch.zeros_like(outputs), outputs], 1)
         if form == "number":
-            low, high = map(float, self.told["range"])
+            low, high = map(float, self.settings["range"])
             return low + outputs * (high - low)
         if form == "ordinal":  # of each class but the last: the probability of a higher one
             above = outputs.sigmoid().cummin(1).values
@@ -244,15 +247,15 @@ class BoughPreTrainedModel(PreTrainedModel):
     def __init__(self, config: BoughConfig):
         super().__init__(config)
         self.cells = nn.ModuleDict()
-        for way in config.ways.values():
-            for key, kind, _, adapters in way["steps"]:
+        for path in config.paths.values():
+            for key, kind, _, adapters in path["steps"]:
                 if key not in self.cells:
                     self.cells[key] = self._cell(kind)
                 for adapter in adapters:
                     if adapter not in self.cells:
-                        told = config.adapters[adapter]
-                        made = PAL if told["kind"] == "pal" else Narrows
-                        self.cells[adapter] = made(told, config.shape)
+                        settings = config.adapters[adapter]
+                        made = PAL if settings["kind"] == "pal" else Narrows
+                        self.cells[adapter] = made(settings, config.shape)
         self._add_heads(config)
         self.post_init()
 
@@ -270,8 +273,8 @@ class BoughPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing starts fresh: every weight is in the folder."""
 
-    def _walk(self, ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[str, Any]:
-        """Each way's end, and its last layer's states; beginnings in common are passed once."""
+    def _pass(self, ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[str, Any]:
+        """Each path's end, and its last layer's states; beginnings in common are passed once."""
         mask = torch.ones_like(ids) if mask is None else mask
         types = torch.zeros_like(ids) if types is None else types
         positions = (mask.cumsum(1) - 1).clamp(min=0)
@@ -281,21 +284,21 @@ class BoughPreTrainedModel(PreTrainedModel):
         )[:, None, None, :]
         done: dict[tuple[Any, ...], Tensor] = {}
         out: dict[str, Any] = {}
-        for task, way in self.config.ways.items():
+        for task, path in self.config.paths.items():
             passed: tuple[Any, ...] = ()
             x, states, scores = ids, ids, padding
-            for key, kind, number, adapters in way["steps"]:
+            for key, kind, number, adapters in path["steps"]:
                 if kind in ("pooler", "late") and x.ndim == 3:
-                    x = self._read(way["pooling"], x, mask)
-                    passed += (way["pooling"],)
+                    x = self._read(path["pooling"], x, mask)
+                    passed += (path["pooling"],)
                 passed += ((key, *adapters),)
                 module = self.cells[key]
                 if passed not in done:
                     if kind == "embeddings":
                         done[passed] = module(ids, types, positions)
                     elif kind == "layer":
-                        beside = [self.cells[adapter] for adapter in adapters]
-                        done[passed] = module(x, scores, padding, str(number), beside)
+                        layer_adapters = [self.cells[adapter] for adapter in adapters]
+                        done[passed] = module(x, scores, padding, str(number), layer_adapters)
                     else:
                         done[passed] = module(x)
                 x = done[passed]
@@ -303,7 +306,7 @@ class BoughPreTrainedModel(PreTrainedModel):
                     bias = module.bias(ids.shape[1])  # type: ignore[operator]
                     scores = padding if bias is None else padding + bias
                 states = x if x.ndim == 3 else states
-            out[task] = states, self._read(way["pooling"], x, mask) if x.ndim == 3 else x
+            out[task] = states, self._read(path["pooling"], x, mask) if x.ndim == 3 else x
         return out
 
     @staticmethod
@@ -315,7 +318,7 @@ class BoughPreTrainedModel(PreTrainedModel):
 
 
 class BoughModel(BoughPreTrainedModel):
-    """The trunk on the task's way, with the pooler if it reads one."""
+    """The trunk on the task's path, with the pooler if it reads one."""
 
     def forward(
         self,
@@ -323,8 +326,8 @@ class BoughModel(BoughPreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> BaseModelOutputWithPooling:
-        states, vectors = self._walk(input_ids, attention_mask, token_type_ids)[self.config.task]
-        pooled = self.config.ways[self.config.task]["steps"][-1][1] == "pooler"
+        states, vectors = self._pass(input_ids, attention_mask, token_type_ids)[self.config.task]
+        pooled = self.config.paths[self.config.task]["steps"][-1][1] == "pooler"
         return BaseModelOutputWithPooling(
             last_hidden_state=states, pooler_output=vectors if pooled else None
         )
@@ -335,8 +338,8 @@ class BoughForSequenceClassification(BoughPreTrainedModel):
 
     def _add_heads(self, config: BoughConfig) -> None:
         width = config.shape["width"]
-        for task, told in config.heads.items():
-            self.cells[f"head/{task}"] = Head(told, width)
+        for task, settings in config.heads.items():
+            self.cells[f"head/{task}"] = Head(settings, width)
 
     def forward(
         self,
@@ -344,14 +347,14 @@ class BoughForSequenceClassification(BoughPreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> SequenceClassifierOutput:
-        walked = self._walk(input_ids, attention_mask, token_type_ids)
+        passed = self._pass(input_ids, attention_mask, token_type_ids)
         done: dict[str, tuple[Tensor, Tensor]] = {}
-        for task, told in self.config.heads.items():  # those that are read come first
+        for task, settings in self.config.heads.items():  # those that are read come first
             imported = [
-                self.cells[f"head/{read}"].lent(told["reads_as"], *done[read])  # type: ignore[operator]
-                for read in told["reads"]
+                self.cells[f"head/{read}"].exported(settings["reads_as"], *done[read])  # type: ignore[operator]
+                for read in settings["reads"]
             ]
-            done[task] = self.cells[f"head/{task}"](walked[task][1], imported)
+            done[task] = self.cells[f"head/{task}"](passed[task][1], imported)
         outputs, _ = done[self.config.task]
         return SequenceClassifierOutput(
             logits=self.cells[f"head/{self.config.task}"].logits(outputs)  # type: ignore[operator]

@@ -1,8 +1,8 @@
 """A task in transformers' form that none of its own classes can hold: the code goes along.
 
-The folder has `modeling_bough.py` (from `abroad`, which needs torch and transformers, not bough),
-the weights under our cells' names, and in its config the cells on the way of the task and of every
-task that it reads. LoRA is merged into the matrices it changes.
+The folder has `modeling_bough.py` (which needs torch and transformers, not bough), the weights
+under our cells' names, and in its config the cells on the path of the task and of every task that
+it reads. LoRA is merged into the matrices it changes.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def carried(network: Network, name: str, trunk: bool) -> tuple[Tensors, dict[str
             "with --trunk"
         )
     tensors: Tensors = {}
-    ways, adapters = {}, {}
+    paths, adapters = {}, {}
     for task in [name] if trunk else [*network.plan.sources(name), name]:
         steps = []
         for step in network.plan.path(task):
             kind, _, number = step.cell.place.partition(" ")
             if trunk and kind == "late":
                 continue
-            key, own = merged(network, step)
-            tensors |= {f"cells.{key}.{part}": tensor for part, tensor in own.items()}
-            beside = [(a, c) for a, c in step.adapters if a.kind != "lora"]
-            for adapter, cell in beside:
+            key, weights = merged(network, step)
+            tensors |= {f"cells.{key}.{part}": tensor for part, tensor in weights.items()}
+            adapters_here = [(a, c) for a, c in step.adapters if a.kind != "lora"]
+            for adapter, cell in adapters_here:
                 adapters[cell.key] = {
                     "kind": adapter.kind,
                     "size": adapter.size,
@@ -54,9 +54,9 @@ def carried(network: Network, name: str, trunk: bool) -> tuple[Tensors, dict[str
                     "layers": [f"{n}" for n in range(adapter.first, adapter.last + 1)],
                 }
                 tensors |= _cell(network, cell)
-            steps.append([key, kind, int(number or 0), [cell.key for _, cell in beside]])
+            steps.append([key, kind, int(number or 0), [cell.key for _, cell in adapters_here]])
         pooling = "mean" if network.tasks[task].pooling == "mean" else "first"
-        ways[task] = {"steps": steps, "pooling": pooling}
+        paths[task] = {"steps": steps, "pooling": pooling}
         if not trunk:
             tensors |= _cell(network, Cell("head", task))
     parts = ("AutoModel", "BoughModel")
@@ -74,11 +74,11 @@ def carried(network: Network, name: str, trunk: bool) -> tuple[Tensors, dict[str
         "vocab_size": shape.vocabulary,
         "shape": vars(shape) | {"offset": shape.offset},
         "task": name,
-        "ways": ways,
+        "paths": paths,
         "adapters": adapters,
     }
     if not trunk:
-        config["heads"] = {task: _head(network, task) for task in ways}
+        config["heads"] = {task: _head(network, task) for task in paths}
     return tensors, config
 
 
@@ -109,7 +109,7 @@ def _head(network: Network, name: str) -> dict[str, Any]:
 
 def merged(network: Network, step: Step) -> tuple[str, Tensors]:
     """A cell's weights with its LoRA adapters in them, W + B A, and what this cell is called."""
-    own, key = _state(network, step.cell), step.cell.key
+    weights, key = _state(network, step.cell), step.cell.key
     names = {"o": "out", "i": "up", "f": "down"}
     width = network.shape.width
     for _, cell in step.adapters:
@@ -124,8 +124,8 @@ def merged(network: Network, step: Step) -> tuple[str, Tensors]:
             change = (part.up.weight @ part.down.weight).detach().float().cpu()
             if letter in "qkv":
                 start = "qkv".index(letter) * width
-                own["qkv.weight"] = own["qkv.weight"].clone()
-                own["qkv.weight"][start : start + width] += change
+                weights["qkv.weight"] = weights["qkv.weight"].clone()
+                weights["qkv.weight"][start : start + width] += change
             else:
-                own[f"{names[letter]}.weight"] = own[f"{names[letter]}.weight"] + change
-    return key, own
+                weights[f"{names[letter]}.weight"] = weights[f"{names[letter]}.weight"] + change
+    return key, weights

@@ -21,7 +21,7 @@ from bough.inference.model import Model
 from bough.inference.onnx_names import TEXTS_FILE
 from bough.model.encoder_files import read_tokenizer
 from bough.model.network import Network, plan_of
-from bough.runs import card
+from bough.runs import model_card
 from bough.runs.run_dir import Run
 
 WEIGHTS_FILE = "model.safetensors"
@@ -41,7 +41,7 @@ def save_metadata(model: Model, folder: Path) -> None:
     }
     write_atomically(folder / "tokenizer.json", model.tokenizer.to_str())
     write_atomically(folder / config.FILE, json.dumps(content, indent=1) + "\n")
-    readme = card.write(model.plan, model.tasks, model.longest, model.facts)
+    readme = model_card.write(model.plan, model.tasks, model.longest, model.facts)
     write_atomically(folder / "README.md", readme)
 
 

@@ -63,13 +63,13 @@ class OnnxModel(Model):
             tasks = [name for name in numbers if self.tasks[name].twin == twin]
             if not tasks:
                 continue
-            own = {n: tuple(t for t in asked[n] if self.tasks[t].twin == twin) for n in places}
-            chosen = [own[number] for number, seats in places.items() for _ in seats]
-            read = self._read(sequences, chosen)
+            fitting = {n: tuple(t for t in asked[n] if self.tasks[t].twin == twin) for n in places}
+            asked_of = [fitting[number] for number, seats in places.items() for _ in seats]
+            read = self._read(sequences, asked_of)
             for task in tasks:
                 seats = np.array([places[number] for number in numbers[task]])
-                found = self._join(task, seats, read) if twin else read[task][seats[:, 0]]
-                out[task] = numbers[task], torch.from_numpy(found)
+                outputs = self._join(task, seats, read) if twin else read[task][seats[:, 0]]
+                out[task] = numbers[task], torch.from_numpy(outputs)
         return out
 
     def vectors(self, sequences: Sequences, task: str) -> Floats:
@@ -95,10 +95,10 @@ class OnnxModel(Model):
                 ASKED: np.array([task in tasks for task in self.tasks]),
             }
             fetched = names or wanted(self.network, tasks)
-            for name, found in zip(fetched, self.texts.run(fetched, feeds), strict=True):
+            for name, values in zip(fetched, self.texts.run(fetched, feeds), strict=True):
                 if name not in out:
-                    out[name] = np.empty((len(sequences), found.shape[1]), np.float32)
-                out[name][rows] = found
+                    out[name] = np.empty((len(sequences), values.shape[1]), np.float32)
+                out[name][rows] = values
         return out
 
     def _join(self, task: str, seats: Ints, read: Read) -> Floats:
@@ -110,8 +110,8 @@ class OnnxModel(Model):
                 for name, width in joined(self.network, twin).items():
                     nothing = np.zeros((len(seats), width), np.float32)
                     feeds[f"{name}.{side}"] = read[name][places] if name in needed else nothing
-        found: Floats = self.pairs.run([task], feeds)[0]
-        return found
+        outputs: Floats = self.pairs.run([task], feeds)[0]
+        return outputs
 
 
 def load(source: str | Path, threads: int | None = None) -> OnnxModel:
@@ -132,8 +132,8 @@ def _fitting(file: Path, threads: int | None, network: Network, form: tuple[Size
     """The graph, if it is of the model that the config.json beside it tells of."""
     graph = session(file, threads)
     # The order of the tasks matters, too: by it they are asked.
-    told = graph.get_modelmeta().custom_metadata_map.get("tasks", "unknown")
-    odd = [] if told == ",".join(network.tasks) else [f"its tasks are {told}"]
+    tasks = graph.get_modelmeta().custom_metadata_map.get("tasks", "unknown")
+    odd = [] if tasks == ",".join(network.tasks) else [f"its tasks are {tasks}"]
     for ours, values in zip(form, (graph.get_inputs(), graph.get_outputs()), strict=True):
         theirs = {value.name: (value.shape or [1])[-1] for value in values}
         names = [*ours, *theirs]

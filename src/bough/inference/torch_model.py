@@ -21,7 +21,7 @@ from bough.hub import asking_the_hub
 from bough.inference.folder import WEIGHTS_FILE, save_metadata
 from bough.inference.model import Form, Model
 from bough.model.forward import PackedForward
-from bough.runs.facts import of_part
+from bough.runs.model_facts import of_part
 
 
 @dataclass(repr=False)

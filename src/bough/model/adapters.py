@@ -189,6 +189,8 @@ class SegmentAdapters:
 
     def _split(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Each segment's rows: one per token, or one per text."""
+        if len(self.segments) == 1:
+            return (rows,)
         return torch.split(rows, self.texts if len(rows) == sum(self.texts) else self.tokens)
 
     def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:

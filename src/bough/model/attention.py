@@ -251,7 +251,7 @@ def attend_padded(
     layout: Layout,
     heads: int,
     dropout: DropoutGenerator | None,
-    queries: Tensor | None = None,
+    queries: Tensor | None,
 ) -> Tensor:
     """The same in one piece, padded to the longest text inside this function.
 

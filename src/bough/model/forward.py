@@ -3,7 +3,8 @@
 A *stream* is a sequence and the task uses (see `routing`) that still share its activations. At
 every row of the plan the streams are grouped by the cell they use, a stream splitting where its
 task uses differ, and each cell runs once on all rows of its group. Training, evaluation and
-answering with torch come through here; the exports follow the same plan in code of their own.
+answering with torch come through here. The ONNX export calls the same cells on texts of one length;
+that for transformers has code of its own, which cannot know bough.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from bough.data.packing import Pack
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Layout, gather_rows
 from bough.model.dropout import DropoutGenerator
-from bough.model.frozen import FrozenAdapter, call_frozen
+from bough.model.frozen_call import FrozenAdapter, call_frozen
 from bough.model.routing import READ, Routing, RowUse, TaskUse
 from bough.model.transformer import Embeddings, Layer, mean_of_texts
 from bough.plan.plan import Cell

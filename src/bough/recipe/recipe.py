@@ -23,12 +23,12 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
-from bough.paths import place
 from bough.recipe import methods, yaml
 from bough.recipe.raw_settings import RawSettings, mapped
 from bough.recipe.sources import Hub, Limit
 from bough.recipe.tasks import SPLITS, Task
 from bough.recipe.validation import TASK_NAME, Consistent, misfit
+from bough.user_paths import place
 
 MINILM = "minilm"  # the encoder that comes with the demo extra
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]

@@ -14,8 +14,8 @@ import numpy as np
 
 from bough.comparison.compare import Comparison
 from bough.comparison.groups import Variant
-from bough.data import rows
-from bough.data.rows import Rows
+from bough.data import checked_rows
+from bough.data.checked_rows import Rows
 from bough.errors import UserError
 from bough.recipe.sources import Hub
 from bough.recipe.tasks import SPLITS
@@ -53,7 +53,7 @@ def read_texts(comparison: Comparison) -> tuple[Texts, list[str]]:
             missing.append(f"{name}: texts not shown ({error})")
             continue
         judged = variant.runs[0].environment["data"][name][comparison.split]["sha256"]
-        if rows.digest(read) == judged:
+        if checked_rows.digest(read) == judged:
             texts[name] = read.texts
         else:
             missing.append(f"{name}: texts not shown, the data has changed since it was judged")
@@ -69,7 +69,9 @@ def _read(comparison: Comparison, variant: Variant, name: str) -> Rows:
     if labels and task.labels is None:
         task = task.with_labels(labels)  # so that the train rows need not be read for them
     split: Literal["train", "dev", "test"] = next(s for s in SPLITS if s == comparison.split)
-    return rows.load(name, task, root=recipe.root, policy=recipe.rows, splits=[split])[1][split]
+    return checked_rows.load(name, task, root=recipe.root, policy=recipe.rows, splits=[split])[1][
+        split
+    ]
 
 
 def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:

@@ -89,7 +89,7 @@ def page(comparison: Comparison) -> str:
     """The whole file's text."""
     templates = environment("bough.reports", html=True)
     templates.filters |= {"number": number, "share": share, "chance": chance}
-    templates.globals |= {"mark": plots.mark, "hues": plots.HUES}
+    templates.globals |= {"mark": plots.mark, "hues": plots.HUES, "number": number}
     conclusion = verdict(comparison)
     return templates.get_template("page.html").render(
         comparison=comparison,

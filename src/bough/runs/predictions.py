@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bough.data.rows import Rows
+from bough.data.checked_rows import Rows
 from bough.errors import UserError
 from bough.recipe.tasks import Task
 from bough.runs.run_dir import Run

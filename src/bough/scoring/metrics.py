@@ -90,12 +90,13 @@ def aggregates(
 ) -> dict[str, float]:
     if not per_task:  # no rows had labels
         return dict.fromkeys(AGGREGATES, math.nan)
-    metrics = [tasks[name].metric_name for name in per_task]
-    scores = [scores[metric] for metric, scores in zip(metrics, per_task.values(), strict=True)]
-    return {
-        name: float(np.dot(weights, scores) + constant)
-        for name, (weights, constant) in aggregate_weights(metrics).items()
-    }
+    metrics = {name: tasks[name].metric_name for name in per_task}
+    raw = [per_task[name][metric] for name, metric in metrics.items()]
+    normalised = [
+        (score + 1) / 2 if metric in SIGNED else score
+        for metric, score in zip(metrics.values(), raw, strict=True)
+    ]
+    return {"raw": float(np.mean(raw)), "normalised": float(np.mean(normalised))}
 
 
 def selected(scores: Mapping[str, Any], tasks: Mapping[str, Task], select: str) -> float:

@@ -31,14 +31,15 @@ from bough.inference.model import Model
 from bough.plan import diagram
 from bough.serve import auth, errors, schemas
 from bough.serve.limits import BodyReader, while_connected
-from bough.serve.metrics import Metrics
 from bough.serve.microbatch import Microbatcher, Predictor, Query, QueueFull
 from bough.serve.middleware import MetricsMiddleware, security_policy
+from bough.serve.prometheus import Metrics
 from bough.serve.schemas import PredictRequest, Status
 from bough.serve.settings import Limits, Settings
 from bough.serve.task_info import ModelInfo, describe
+from bough.templates import environment
 
-PAGES = {"index.html": ("/",), "docs.html": ("/docs",)}
+PAGES = {"/": "index.html", "/docs": "docs.html"}
 SVG = "image/svg+xml"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": SVG}
 
@@ -213,9 +214,12 @@ def _add_health(app: FastAPI, batcher: Microbatcher) -> None:
 
 
 def _add_pages(app: FastAPI) -> None:
-    """The page's files, read once; they hold nothing of the model, so they need no key."""
+    """The page's files, made once; they hold nothing of the model, so they need no key."""
+    templates = environment("bough.serve", html=True)
+    files = {path: templates.get_template(name).render() for path, name in PAGES.items()}
     for file in (resources.files("bough.serve") / "page").iterdir():
-        page = Response(file.read_bytes(), media_type=TYPES[Path(file.name).suffix])
+        files[f"/page/{file.name}"] = file.read_text(encoding="utf-8")
+    for path, content in files.items():
+        page = Response(content, media_type=TYPES[Path(path).suffix or ".html"])
         page.headers["cache-control"] = "no-cache"
-        for path in (f"/page/{file.name}", *PAGES.get(file.name, ())):
-            app.router.routes.append(Route(path, page, methods=["GET"]))
+        app.router.routes.append(Route(path, page, methods=["GET"]))

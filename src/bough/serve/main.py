@@ -16,10 +16,10 @@ from fastapi import FastAPI
 from bough.errors import UserError
 from bough.inference.load import load
 from bough.inference.model import Model
+from bough.machine_limits import files
 from bough.serve.app import build
 from bough.serve.limits import limited_protocol
 from bough.serve.settings import Limits, Settings
-from bough.system import files
 
 CONNECTIONS = 1024  # at a time, where the process may have twice as many files
 

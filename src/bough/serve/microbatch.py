@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bough.inference.model import Answer, Text
-from bough.serve.metrics import Metrics
+from bough.serve.prometheus import Metrics
 
 Query = tuple[Text, tuple[str, ...]]  # a text and the tasks that are to answer it
 Answers = dict[str, Answer]

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bough.serve.metrics import Metrics
+from bough.serve.prometheus import Metrics
 
 log = logging.getLogger(__name__)
 

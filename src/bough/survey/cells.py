@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 from bough.errors import UserError, listed, nearest
@@ -118,7 +118,7 @@ def with_overrides(base: Recipe, overrides: Overrides, where: str) -> Recipe:
         keys = [f"tasks.{name}.{rest}" for name in base.tasks] if each else [key]
         settings += [f"{one}={json.dumps(value, ensure_ascii=False)}" for one in keys]
     try:
-        return _anchored(Recipe.read(base, settings))
+        return Recipe.read(base, settings).anchored()
     except UserError as error:
         raise UserError(f"{where}: {str(error).removeprefix('--set ')}") from None
 
@@ -137,29 +137,21 @@ def _only(base: Recipe, names: Sequence[str], where: str) -> Recipe:
     return base.model_copy(update={"tasks": tasks, "training": training})
 
 
-def _anchored(recipe: Recipe) -> Recipe:
-    """With an encoder's folder by its full path, so that the survey goes on from anywhere."""
-    folder = Path(recipe.encoder).expanduser()
-    if not folder.is_dir():
-        return recipe
-    return recipe.model_copy(update={"encoder": str(folder.resolve())})
-
-
 def check(recipes: Iterable[Recipe]) -> None:
     """Refuse at once what would fail a run later: plans, the data folder."""
     from bough.model.network import plan_of
     from bough.model.pretrained import find
     from bough.plan.encoder_shape import Shape
 
-    shapes: dict[str, Shape | None] = {}
+    @cache
+    def shape_of(encoder: str) -> Shape | None:
+        try:
+            return Shape.read(find(encoder))
+        except UserError:  # the run that needs it says so
+            return None
+
     distinct = {json.dumps([r.encoder, r.plan, [*r.tasks], r.data]): r for r in recipes}
     for recipe in distinct.values():
-        assert recipe.root
-        if recipe.encoder not in shapes:
-            try:
-                shapes[recipe.encoder] = Shape.read(find(recipe.encoder))
-            except UserError:  # the run that needs it says so
-                shapes[recipe.encoder] = None
-        shape = shapes[recipe.encoder]
-        if shape is not None:
+        _ = recipe.root  # refused where it is not there
+        if (shape := shape_of(recipe.encoder)) is not None:
             plan_of(recipe.plan, recipe.tasks, shape)

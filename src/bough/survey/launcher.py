@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bough import signals
+from bough import stop_signals
 from bough.errors import UserError
 from bough.files import write_atomically
 from bough.runs.lock import LockedError, locked
@@ -92,7 +92,7 @@ class Launcher:
 
     def run(self) -> bool:
         """Do all runs; whether they were done, not stopped."""
-        with signals.heard(self._heard):
+        with stop_signals.heard(self._heard):
             try:
                 while True:
                     if not self.signals:

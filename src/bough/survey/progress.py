@@ -151,12 +151,6 @@ class LiveProgress(Progress):
         return f"step {step}{f' of {steps}' if steps else ''}  {scores}"
 
 
-def for_terminal(title: str, total: int, workers: int, find: Callable[[str], Run]) -> Progress:
-    """A live table where someone watches, lines where a file does."""
-    kind = LiveProgress if sys.stderr.isatty() else Progress
-    return kind(title, total, workers, find)
-
-
 def duration(seconds: float) -> str:
     """As people say it: 45 s, 12 min, 2 h 5 min."""
     if seconds < 90:

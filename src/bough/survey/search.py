@@ -85,7 +85,7 @@ class SearchScheduler:
                 trial.set_user_attr("same_as", same.number)
                 self.study.tell(trial.number, same.values)
                 continue
-            self._enter(trial.number, self._specs(trial))
+            self._enter(trial)
         return self.queue.popleft()
 
     def tell(self, spec: RunSpec, outcome: Outcome) -> Sequence[RunSpec]:
@@ -93,11 +93,11 @@ class SearchScheduler:
         states = self.optuna.trial.TrialState
         dropped: list[RunSpec] = []
         if trial.ended or outcome == "stopped":
-            return dropped
+            return ()
         if outcome == "done":
             trial.done.add(spec.name)
             if len(trial.done) < len(trial.specs):
-                return dropped
+                return ()
             each = zip(*(self._values(self.folder.run(name)) for name in trial.done), strict=True)
             self.study.tell(trial.number, [statistics.fmean(values) for values in each])
         else:  # then its other seeds would tell nothing more
@@ -146,21 +146,18 @@ class SearchScheduler:
         # A search that goes on must not draw the same numbers again.
         seed = self.search.seed * 100_003 + len(study.get_trials(deepcopy=False))
         samplers = self.optuna.samplers
-        study.sampler = (
-            samplers.TPESampler(seed=seed)
-            if self.search.sampler == "tpe"
-            else samplers.RandomSampler(seed=seed)
-        )
+        kinds = {"tpe": samplers.TPESampler, "random": samplers.RandomSampler}
+        study.sampler = kinds[self.search.sampler](seed=seed)
         return study
 
     def _resume(self) -> None:
         """Trials that were begun when the survey ended: their runs are resumed, or just counted."""
         states = self.optuna.trial.TrialState
         for trial in self.study.get_trials(deepcopy=False, states=[states.RUNNING]):
-            if not self._complete(trial):  # killed while it was being asked for
+            if self._complete(trial):
+                self._enter(trial)
+            else:  # killed while it was being asked for
                 self.study.tell(trial.number, state=states.FAIL)
-                continue
-            self._enter(trial.number, self._specs(trial))
 
     def _retry(self) -> None:
         """Queue the failed trials again; a run of theirs that is done is only counted."""
@@ -179,9 +176,9 @@ class SearchScheduler:
     def _complete(self, trial: Any) -> bool:
         return set(trial.params) == set(self.search.space)
 
-    def _enter(self, number: int, specs: list[RunSpec]) -> None:
-        trial = Trial(number, specs)
-        self.trials |= {spec.name: trial for spec in specs}
+    def _enter(self, trial: Any) -> None:
+        specs = self._specs(trial)
+        self.trials |= dict.fromkeys((spec.name for spec in specs), Trial(trial.number, specs))
         self.queue.extend(specs)  # one that is done already is only counted
 
     def _distributions(self) -> dict[str, Any]:
@@ -192,12 +189,10 @@ class SearchScheduler:
                 distributions[key] = kinds.CategoricalDistribution([json.dumps(v) for v in values])
                 continue
             low, high, log, step = values.low, values.high, values.log, values.step
-            whole = all(isinstance(number, int) for number in (low, high, step or 1))
-            distributions[key] = (
-                kinds.IntDistribution(low, high, log=log, step=step or 1)
-                if whole
-                else kinds.FloatDistribution(low, high, log=log, step=step)
-            )
+            if all(isinstance(number, int) for number in (low, high, step or 1)):
+                distributions[key] = kinds.IntDistribution(low, high, log=log, step=step or 1)
+            else:
+                distributions[key] = kinds.FloatDistribution(low, high, log=log, step=step)
         return distributions
 
     def _overrides(self, trial: Any) -> Overrides:

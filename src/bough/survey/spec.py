@@ -36,10 +36,12 @@ Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_seed
 Values = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
 
-class Budget(BaseModel):
-    """How large the survey is taken: what it changes about the file."""
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+
+class Budget(_Strict):
+    """How large the survey is taken: what it changes about the file."""
 
     fixed: Overrides = Field(default_factory=dict, description="Keys of every run.")
     vary: Values = Field(default_factory=dict, description="Other values for keys of the grid.")
@@ -50,10 +52,8 @@ class Budget(BaseModel):
     trials: int | None = Field(None, ge=1, description="Another number of trials of the search.")
 
 
-class Span(BaseModel):
+class Span(_Strict):
     """Numbers to search: whole ones if both ends are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     low: int | float = Field(description="The least.")
     high: int | float = Field(description="The most.")
@@ -70,10 +70,8 @@ class Span(BaseModel):
         return self
 
 
-class Search(BaseModel):
+class Search(_Strict):
     """Cells chosen by optuna from what the earlier ones gave."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     space: dict[str, Span | Annotated[list[Any], Field(min_length=1)]] = Field(
         min_length=1, description="Dotted keys, each with a list of values or {low, high, log}."
@@ -92,10 +90,8 @@ class Search(BaseModel):
     seed: int = Field(0, ge=0, description="Seed of the choices.")
 
 
-class Survey(BaseModel):
+class Survey(_Strict):
     """A survey as its file says it; in the survey's directory, complete as resolved."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     asks: str = Field("", description="The question, for people.")
     printed: str = Field("", description="What was published about it, for people.")
@@ -164,7 +160,7 @@ class Survey(BaseModel):
             raise UserError(f"{SEED} cannot vary by itself; name the seeds in `seeds`")
         return self.model_copy(
             update={
-                "recipe": mapped(base.anchored(), lambda text, _: text),
+                "recipe": mapped(base, lambda text, _: text),
                 "fixed": {},
                 "vary": {},
                 "cells": cells,

@@ -21,14 +21,15 @@ from rich.text import Text
 
 from bough.comparison.groups import find_runs, finished, group
 from bough.errors import UserError, listed, nearest
+from bough.machine_limits import cores
 from bough.recipe.recipe import Recipe
-from bough.survey import cells, progress
+from bough.survey import cells
 from bough.survey.cells import RunSpec
 from bough.survey.launcher import GridScheduler, Keep, Launcher
+from bough.survey.progress import LiveProgress, Progress
 from bough.survey.search import SearchScheduler, corners
 from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir
-from bough.system import cores
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def conduct(
                 folder.failure(spec.name).unlink(missing_ok=True)
             scheduler = GridScheduler(specs, folder)
             total, known = len(specs), [(s, folder.state(s.name)) for s in specs]
-        shown = progress.for_terminal(folder.path.name, total, workers, folder.run)
+        kind = LiveProgress if sys.stderr.isatty() else Progress  # whether someone watches
+        shown = kind(folder.path.name, total, workers, folder.run)
         launcher = Launcher(scheduler, folder, workers, shown, cast(Keep, keep))
         try:
             for spec, state in known:
@@ -157,8 +159,8 @@ def prepare(
         return folder, survey
     asked = Survey.read(path)
     chosen = budget or next(iter(asked.budgets), None)
-    place = Path(out) if out is not None else _place(path, chosen)
-    folder = SurveyDir(place.expanduser())
+    usual = Path("runs") / "-".join(filter(None, (path.stem, chosen)))
+    folder = SurveyDir(Path(usual if out is None else out).expanduser())
     old = folder.survey
     # A survey keeps its number of threads: step times of its runs are to be compared.
     threads = old.base.threads if old is not None else max(1, cores() // workers)
@@ -199,10 +201,6 @@ def baseline(folder: SurveyDir, survey: Survey) -> str | None:
     runs, _ = finished(find_runs([folder.path]))
     variants, _ = group(runs, [Recipe.read(run.recipe_file) for run in runs])
     return next((v.label for v in variants if of_cell & {*v.runs}), survey.baseline)
-
-
-def _place(path: Path, budget: str | None) -> Path:
-    return Path("runs") / (f"{path.stem}-{budget}" if budget else path.stem)
 
 
 def _console() -> Console:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bough import signals
+from bough import stop_signals
 from bough.data.dataset import Data
 from bough.data.examples import Examples
 from bough.errors import UserError
@@ -26,14 +26,14 @@ from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
 from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
-from bough.runs import cost, facts, predictions
+from bough.runs import cost, model_facts, predictions
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import predict, score
 from bough.scoring.metrics import selected
-from bough.training.cached_states import States
+from bough.training.disk_cache import disk_limit
+from bough.training.frozen_states import States
 from bough.training.phase import Phase, PhaseSchedule, Progress
-from bough.training.state_cache import disk_limit
 from bough.training.step import NotFiniteError, StepResult
 
 FORM = 1  # of a checkpoint; one of another form is refused
@@ -99,7 +99,7 @@ class Trainer:
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
-        with signals.heard(self._heard):
+        with stop_signals.heard(self._heard):
             for schedule in self.schedules[progress.phase :]:
                 self._train(schedule, progress)
                 progress = progress.next_phase()
@@ -279,8 +279,10 @@ class Trainer:
         best.facts |= {
             "scores": scores,
             "cost": spent,
-            "data": facts.data_of(self.tasks, self.data.rows),
-            "examples": facts.examples_of({n: rows["dev"] for n, rows in self.data.rows.items()}),
+            "data": model_facts.data_of(self.tasks, self.data.rows),
+            "examples": model_facts.examples_of(
+                {n: rows["dev"] for n, rows in self.data.rows.items()}
+            ),
             "training": self._settings(progress.total),
         }
         save_metadata(best, self.writer.run.model)

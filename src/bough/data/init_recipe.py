@@ -1,0 +1,317 @@
+"""Data files become a recipe that trains as it is.
+
+Splits are known by the files' names; where there is no dev file, `split` sets rows aside. Nothing
+that exists is overwritten, and everything that was assumed is said.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from bough.data import checked_rows, infer_columns
+from bough.data.checked_rows import Rows
+from bough.data.split import split_off
+from bough.data.tables import Wanted, open_table
+from bough.errors import UserError, listed
+from bough.files import write_atomically
+from bough.recipe import yaml
+from bough.recipe.recipe import RESERVED, Recipe
+from bough.recipe.tasks import SPLITS, Split, Task
+from bough.templates import environment
+from bough.user_paths import check_name
+
+WORDS: dict[str, Split] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("dev", "devel", "development", "valid", "validation", "val"), "dev"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
+
+ROLES = {"train": "to learn from", "dev": "to choose the model by", "test": "for the end"}
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """One task as guessed: its recipe entry and what there is to say about it."""
+
+    name: str
+    task: Task
+    says: tuple[str, ...]  # the guess and its reasons
+    hints: tuple[str, ...]
+    new: Mapping[Path, str]  # files to write, and what goes into them
+    lost: tuple[str, ...]  # reports on rows that were left out of the new files
+    bad: tuple[str, ...]  # and on those that the recipe must skip
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `init` did, to be told."""
+
+    recipe: Path
+    tasks: tuple[Drafted, ...]
+    files: tuple[Path, ...]
+
+    def lines(self) -> Iterator[str]:
+        for task in self.tasks:
+            yield f"{task.name}:"
+            yield from (f"  {line}" for line in (*task.says, *task.lost, *task.bad))
+            yield from (f"  or: {hint}" for hint in task.hints)
+        run = _run(self.recipe, self.tasks)
+        yield from ("", f"Written: {', '.join(map(str, self.files))}", "", "Next:")
+        yield f"  bough train {shlex.quote(str(self.recipe))} -o {run}"
+        yield f"  bough predict {run} FILE"
+
+
+def init(
+    files: Sequence[str | Path],
+    out: str | Path = "recipe.yaml",
+    text: Sequence[str] = (),
+    labels: Sequence[str] = (),
+) -> Written:
+    """Look at the files, guess the tasks, write the recipe and the splits it needs."""
+    out = Path(out)
+    for file in files:
+        check_name(Path(file))
+    _may_write(out)
+    if len(text) > 2:
+        raise UserError(f"--text was given {len(text)} times; a task judges one text or a pair")
+    drafted: list[Drafted] = []
+    for name, splits in _grouped(files).items():
+        for label in labels or (None,):
+            full_name = f"{name}-{label}" if len(labels) > 1 else name
+            unique = _unique(full_name, [task.name for task in drafted])
+            drafted.append(_draft(unique, splits, out, text, label, len(labels) > 1))
+    every = {path: content for task in drafted for path, content in task.new.items()}
+    new = {path: content for path, content in every.items() if not path.exists()}
+    new[out] = _recipe(out, drafted, files)
+    for path, content in new.items():
+        write_atomically(path, content)
+    try:  # as it was written it must be one that trains
+        recipe = Recipe.read(out)
+        for name, task in recipe.tasks.items():
+            checked_rows.load(name, task, root=recipe.root, policy=recipe.rows)
+    except UserError:
+        for path in new:  # leave nothing behind that does not work
+            path.unlink()
+        raise
+    return Written(out, tuple(drafted), tuple(new))
+
+
+def _may_write(out: Path) -> None:
+    if out.suffix not in (".yaml", ".yml"):
+        raise UserError(f"{out}: a recipe's name ends in .yaml; choose such a name with -o")
+    if out.exists():
+        raise UserError(
+            f"{out} is there already and is not overwritten; choose another name with -o"
+        )
+    if not out.parent.is_dir():
+        raise UserError(f"{out}: there is no folder {out.parent}; make it first")
+
+
+# --- which file is what --------------------------------------------------------------------------
+
+
+def _grouped(files: Sequence[str | Path]) -> dict[str, dict[Split, Path]]:
+    """Task name -> split -> file, by the files' names; a file without a split's name is train."""
+    tasks: dict[str, dict[Split, Path]] = {}
+    for file in map(Path, files):
+        name, split = _parted(file)
+        splits = tasks.setdefault(name, {})
+        if split in splits:
+            raise UserError(
+                f"{splits[split]} and {file} both look like the {split} rows of {name!r}; give "
+                "one of them, or put train, dev or test into the names"
+            )
+        splits[split] = file
+    for name, splits in tasks.items():
+        if splits.keys() == {"test"}:
+            raise UserError(
+                f"{splits['test']} is by its name for testing, and there are no rows to learn from "
+                f"for {name!r}; give those, too, or rename the file"
+            )
+    return {
+        name: {split: splits[split] for split in SPLITS if split in splits}
+        for name, splits in tasks.items()
+    }
+
+
+def _parted(file: Path) -> tuple[str, Split]:
+    """A file's task and split: ids-sst-test-student.csv is ids-sst, test."""
+    words = _words(file.stem)
+    at = next((i for i, word in enumerate(words) if word.lower() in WORDS), len(words))
+    kept = words[:at] or words[at + 1 :]
+    while len(kept) > 1 and kept[-1].lower() in ("all", "full", "data"):
+        kept.pop()
+    # train.csv, dev.csv: the folder says whose
+    name = "-".join(kept or _words(file.absolute().parent.name)) or "task"
+    return name, WORDS[words[at].lower()] if at < len(words) else "train"
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z0-9]+", text)
+
+
+def _unique(name: str, taken: Sequence[str]) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+    name = f"{name}-task" if name in RESERVED else name
+    choices = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(choice for choice in choices if choice not in taken)
+
+
+# --- one task ------------------------------------------------------------------------------------
+
+
+def _columns(file: Path) -> dict[str, list[Any]]:
+    """Every named column of a file."""
+    names = open_table(str(file), Wanted((), "", False), Path.cwd(), str(file)).names
+    named = tuple(name for name in dict.fromkeys(names) if name)
+    return open_table(str(file), Wanted(named, "", True), Path.cwd(), str(file)).columns
+
+
+def _draft(
+    name: str,
+    splits: dict[Split, Path],
+    out: Path,
+    text: Sequence[str],
+    label: str | None,
+    shared: bool,
+) -> Drafted:
+    columns = {split: _columns(file) for split, file in splits.items()}
+    source, table = str(next(iter(splits.values()))), next(iter(columns.values()))
+    guess = infer_columns.columns(table, source, text, label)
+    cells = [cell for part in columns.values() for cell in part.get(guess.label, ())]
+    known = infer_columns.Column.of(guess.label, cells)
+    kind, why_kind = infer_columns.kind(known, source)
+    settings: dict[str, Any] = {"kind": kind, "text": guess.text, "label": guess.label}
+    if kind == "classify":
+        settings["labels"] = known.classes
+        what = f"{len(known.classes)} classes ({listed(known.classes, 6)})"
+    else:
+        assert known.values is not None
+        low, high = settings["range"] = infer_columns.scale(known.values)
+        what = f"a number from {low:g} to {high:g}"
+        why_kind += f"; they run from {min(known.values):g} to {max(known.values):g}"
+    says = [
+        f"text   {listed(guess.text)}: {guess.why_text}",
+        f"label  {guess.label}: {guess.why_label}; {kind}, {what}: {why_kind}",
+    ]
+    new: dict[Path, str] = {}
+    paths = {split: _from(out, file) for split, file in splits.items()}
+    lost = ""
+    to_describe = dict(splits)
+    if not {"train", "dev"} <= splits.keys():
+        size = len(next(iter(table.values()))) if shared else None
+        new, cut, lost = _cut(name, Task(**settings), splits, out, size)
+        says.append(cut)
+        paths |= {split: _from(out, path) for split, path in zip(SPLITS, new, strict=False)}
+        to_describe = {"test": splits["test"]} if "test" in splits else {}
+    task = Task(**settings, **{split: paths[split] for split in SPLITS if split in paths})
+    bad = []
+    for split, file in to_describe.items():  # read as training will
+        use: checked_rows.Use = "optional" if split == "test" else "needed"
+        part = checked_rows.read(name, task, str(file), root=Path.cwd(), policy="skip", labels=use)
+        bare = "" if part.labels is not None else ", without labels"
+        says.append(f"rows   {file.name}: {len(part):,} {ROLES[split]}{bare}")
+        bad.append(part.report(2))
+    return Drafted(
+        name, task, tuple(says), guess.hints, new, (lost,) if lost else (), tuple(filter(None, bad))
+    )
+
+
+def _cut(
+    name: str, task: Task, splits: dict[Split, Path], out: Path, shared: int | None
+) -> tuple[dict[Path, str], str, str]:
+    """Contents of a train and a dev file made of the only one of them that there is.
+
+    With a sentence on them, and one on the rows that were left out.
+    """
+    source = splits.get("train") or splits["dev"]
+    every = checked_rows.read(
+        name, task, str(source), root=Path.cwd(), policy="skip", labels="needed"
+    )
+    train, dev = split_off(every, task.kind == "classify", shared)
+    given = [file.resolve() for file in splits.values()]
+    stem = name
+    if any((out.parent / f"{stem}-{split}.csv").resolve() in given for split in SPLITS):
+        stem += "-part"  # beside the file that it is cut from
+    new = {
+        out.parent / f"{stem}-train.csv": _table(task, every, train),
+        out.parent / f"{stem}-dev.csv": _table(task, every, dev),
+    }
+    for path, content in new.items():  # one that is there must be the one that would be written
+        if path.exists() and not (path.is_file() and path.read_bytes() == content.encode()):
+            raise UserError(
+                f"{path} is there already, with other rows, and is not overwritten; give it as a "
+                "file, too, move it away, or write the recipe into another folder with -o"
+            )
+    lacks = "has no dev file" if "train" in splits else "is called dev, and there is no train file"
+    cut = (
+        f"rows   {source.name} {lacks}: cut into {stem}-train.csv ({len(train):,} rows) and "
+        f"{stem}-dev.csv ({len(dev):,})"
+    )
+    return new, cut, every.report(2)
+
+
+def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
+    """The rows as CSV, with the id or line they had in the file they are from."""
+    assert every.labels is not None
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    with_id = "id" not in (*task.columns, task.label)
+    table.writerow([*["id"] * with_id, *task.columns, task.label])
+    for n in numbers:
+        label = every.labels[n]
+        cell = task.labels[int(label)] if task.labels else repr(float(label))
+        table.writerow([*[every.ids[n]] * with_id, *every.texts[n], cell])
+    return text.getvalue()
+
+
+# --- the recipe ----------------------------------------------------------------------------------
+
+
+def _from(out: Path, file: Path) -> str:
+    """A file as the recipe names it: from the recipe's folder where it is inside, else in full."""
+    here, there = out.parent.resolve(), file.resolve()
+    return (there.relative_to(here) if there.is_relative_to(here) else there).as_posix()
+
+
+def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) -> str:
+    templates = environment("bough.data")
+    templates.filters |= {"comment": _comment, "listed": listed, "yaml": _value}
+    return templates.get_template("recipe.yaml").render(
+        files=[Path(file).name for file in files],
+        recipe=shlex.quote(str(out)),
+        run=_run(out, drafted),
+        tasks=drafted,
+        bad=[report for task in drafted for report in task.bad],
+    )
+
+
+def _comment(text: str) -> str:
+    """A comment ends with its line, and YAML takes no control characters."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _value(value: Any, key: str) -> str:
+    parts = value if isinstance(value, list) else [value]
+    if key == "labels":
+        parts = [int(name) if re.fullmatch(r"0|-?[1-9]\d{0,8}", name) else name for name in parts]
+    if key == "range":
+        parts = [int(end) if float(end).is_integer() else end for end in parts]
+    # ${NAME} would be taken for a variable of the environment.
+    parts = [part.replace("${", "$${") if isinstance(part, str) else part for part in parts]
+    text = yaml.write(parts).strip()
+    return (text if isinstance(value, list) else text[1:-1]).replace("\n", "\n      ")
+
+
+def _run(out: Path, drafted: Sequence[Drafted]) -> str:
+    name = "-".join(task.name for task in drafted[:3]) if out.stem == "recipe" else out.stem
+    return shlex.quote(f"runs/{name}")

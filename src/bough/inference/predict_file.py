@@ -1,0 +1,151 @@
+"""Answering files: rows in, one row of answers each out, in the same order.
+
+Answers are written as they come; a file of them takes its place only when it is complete.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from bough.errors import UserError
+from bough.files import replacing
+from bough.inference.input_files import (
+    EVERYTHING,
+    TABLES,
+    Choice,
+    Inputs,
+    Row,
+    lines_as_written,
+    table,
+    text_file,
+)
+from bough.inference.load import load
+from bough.inference.model import Answer, Model, Text
+from bough.runs.console import progress
+
+
+def answer_file(
+    source: str | Path, file: str, out: str | Path | None, choice: Choice = EVERYTHING
+) -> None:
+    """Answer a file's texts and write CSV or JSONL, to a file or to standard output."""
+    target = None if out is None else _target(Path(out), file)
+    model = load(source)
+    choice.check(model)
+    if Path(file).suffix.lower() in TABLES:
+        _answer(model, table(model, file, choice), target)
+        return
+    if choice.text:
+        raise UserError(f"--text is for the columns of a table; {file} has lines")
+    if file == "-" and target is None:
+        _answer(model, lines_as_written(model, choice), None)
+        return
+    with text_file(model, file, choice) as rows:
+        _answer(model, rows, target)
+
+
+def _target(out: Path, file: str) -> Path:
+    if out.suffix not in (".csv", ".jsonl"):
+        raise UserError(
+            f"{out}: answers are written as .csv or .jsonl; choose one of these endings"
+        )
+    if not out.absolute().parent.is_dir():
+        raise UserError(f"{out}: there is no folder {out.parent}; make it first")
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; give the name of a file")
+    if file != "-" and out.exists() and Path(file).exists() and out.samefile(file):
+        raise UserError(f"{out} is the file to be answered; write the answers to another")
+    return out
+
+
+def _answer(model: Model, asked: Inputs, target: Path | None) -> None:
+    answered = progress(answers(model, asked.rows), asked.total, "answering")
+    if target is None:
+        try:
+            _, cut = _write(answered, _JSONL(sys.stdout))
+        except BrokenPipeError:  # the reader has seen enough, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return
+    else:
+        with replacing(target) as file:
+            jsonl = target.suffix == ".jsonl"
+            rows, cut = _write(answered, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
+        print(f"{rows:,} {'row' if rows == 1 else 'rows'} answered: {target}", file=sys.stderr)
+    if cut:
+        print(f"cut after {model.longest:,} tokens: {cut:,} of them", file=sys.stderr)
+    if asked.left_out.count:
+        print(asked.left_out, file=sys.stderr)
+
+
+def _write(rows: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV) -> tuple[int, int]:
+    """How many rows there were, and in how many a text was cut."""
+    count = cut = 0
+    for label, answered in rows:
+        writer.write(label, answered)
+        count += 1
+        cut += any(answer.cut for answer in answered.values())
+    return count, cut
+
+
+def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, dict[str, Answer]]]:
+    """Each row's answers; a text that several tasks ask about is encoded once."""
+    waiting: deque[Row] = deque()  # rows whose texts the model has taken and not yet answered
+
+    def texts() -> Iterator[tuple[Text, tuple[str, ...]] | None]:
+        for row in asked:
+            if row is None:
+                yield None
+                continue
+            waiting.append(row)
+            for text in dict.fromkeys(row[1].values()):
+                yield text, tuple(task for task, other in row[1].items() if other == text)
+
+    answered = model.answer(texts())
+    for first in answered:
+        label, wanted = waiting.popleft()
+        merged = dict(first)
+        for _ in range(len(set(wanted.values())) - 1):
+            merged |= next(answered)
+        yield label, {task: merged[task] for task in wanted}
+
+
+# --- what is written -----------------------------------------------------------------------------
+
+
+class _JSONL:
+    def __init__(self, file: TextIO):
+        self.file = file
+        self.live = file is sys.stdout  # someone may be waiting for the next line
+
+    def write(self, label: str, answered: dict[str, Answer]) -> None:
+        row = {"id": label} | {task: answer.plain() for task, answer in answered.items()}
+        self.file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if self.live:
+            self.file.flush()
+
+
+class _CSV:
+    """A column per task with the label or value, and one with the label's probability."""
+
+    def __init__(self, file: TextIO, model: Model, tasks: Iterable[str]):
+        self.columns = [
+            column
+            for task in tasks
+            for column in ([task, f"{task}.score"] if model.tasks[task].labels else [task])
+        ]
+        self.table = csv.writer(file, lineterminator="\n")
+        self.table.writerow(["id", *self.columns])
+
+    def write(self, label: str, answered: dict[str, Answer]) -> None:
+        cells: dict[str, Any] = {}
+        for task, answer in answered.items():
+            cells[task] = answer.label if answer.value is None else f"{answer.value:.4f}"
+            if answer.score is not None:
+                cells[f"{task}.score"] = f"{answer.score:.4f}"
+        self.table.writerow([label, *(cells.get(column, "") for column in self.columns)])

@@ -1,0 +1,46 @@
+"""All tasks' rows together: gathered, noted, known by their digests, and as tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bough.data.dataset import Data
+from bough.recipe.recipe import Recipe
+from tests import folders, tiny
+
+
+def test_every_task_and_split(tiny_folder: Path) -> None:
+    data = Data.gather(Recipe.read(folders.small(tiny_folder)))
+    assert set(data.tasks) == set(folders.TASKS)
+    assert all(set(splits) == {"train", "dev"} for splits in data.rows.values())
+    examples = data.examples("dev", tiny.tokenizer(), 30)
+    for task, own in examples.items():
+        assert len(own) == len(data.rows[task]["dev"])
+    assert data.examples("test", tiny.tokenizer(), 30) == {}
+    only = Data.gather(Recipe.read(folders.small(tiny_folder)), ["dev"])
+    assert all(set(splits) == {"dev"} for splits in only.rows.values())
+
+
+def test_digests_change_with_the_rows_alone(tiny_folder: Path, tmp_path: Path) -> None:
+    rows = folders.data(tmp_path / "rows")
+    recipe = folders.small(tiny_folder) | {"data": str(rows)}
+    before = Data.gather(Recipe.read(recipe)).digests()
+    assert before == Data.gather(Recipe.read(recipe)).digests()
+    file = rows / "sentiment-train.csv"
+    file.write_text(file.read_text() + "One more.,neutral\n")
+    after = Data.gather(Recipe.read(recipe)).digests()
+    changed = [(t, s) for t in after for s in after[t] if after[t][s] != before[t][s]]
+    assert changed == [("sentiment", "train")]
+    assert after["sentiment"]["train"]["rows"] == before["sentiment"]["train"]["rows"] + 1
+
+
+def test_what_was_skipped_is_noted(tiny_folder: Path, tmp_path: Path) -> None:
+    rows = folders.data(tmp_path / "rows")
+    file = rows / "sentiment-train.csv"
+    file.write_text(file.read_text() + ",neutral\n")
+    data = Data.gather(
+        Recipe.read(folders.small(tiny_folder) | {"data": str(rows), "rows": "skip"})
+    )
+    (note,) = data.notes()
+    assert "sentiment-train.csv" in note
+    assert "1 " in note

@@ -1,0 +1,29 @@
+"""A run to export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import folders
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from bough.training.train import train
+
+    folder = tmp_path_factory.mktemp("run")
+    made = folders.encoder(folder / "encoder", width=128)
+    recipe = folders.recipe(made, rows=folders.data(folder / "data"), steps=3, plan="split@1")
+    return train(recipe, folder / "run").folder
+
+
+@pytest.fixture
+def own_modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers copies a folder's code into its cache: not into the user's."""
+    from transformers import dynamic_module_utils
+
+    folder = tmp_path_factory.mktemp("modules")
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(folder))
+    monkeypatch.syspath_prepend(str(folder))

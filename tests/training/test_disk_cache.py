@@ -1,0 +1,100 @@
+"""The disk cache of states: whole or absent, within its limit, and nobody else's files touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from bough.errors import UserError
+from bough.training.disk_cache import ORPHAN, StateCache, cache_folder, disk_limit
+
+KEYS = [letter * 32 for letter in "abc"]
+ROWS = torch.arange(500.0).view(50, 10)  # 2,000 bytes
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> StateCache:
+    return StateCache(tmp_path)
+
+
+@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_an_entry_comes_back(filled: bool, mapped: bool, cache: StateCache) -> None:
+    arrays = [ROWS, -ROWS]
+    if filled:
+        arrays = [cache.new_array(KEYS[0], number, (50, 10)) for number in range(2)]
+        arrays[0][:], arrays[1][:] = ROWS, -ROWS
+    assert cache.read(KEYS[0], (50, 10), mapped) is None
+    cache.save(KEYS[0], [({"name": "x"}, arrays[0]), ({"name": "y"}, arrays[1])], filled)
+    entry = cache.read(KEYS[0], (50, 10), mapped)
+    assert entry is not None
+    assert [what for what, _ in entry] == [{"name": "x"}, {"name": "y"}]
+    for (_, rows), wanted in zip(entry, (ROWS, -ROWS), strict=True):
+        assert torch.equal(rows, wanted)
+    assert cache.read(KEYS[0], (49, 10), mapped) is None, "of other texts"
+    assert not list(cache.folder.glob("*.part"))
+
+
+def test_what_is_begun_and_not_ended_is_cleared(cache: StateCache) -> None:
+    other = cache.folder / f".{KEYS[0]}-0.npy.1.part"
+    other.touch()
+    cache.new_array(KEYS[0], 0, (5, 2))
+    cache.clear_unfinished(KEYS[0])
+    assert list(cache.folder.iterdir()) == [other], "another process's is let alone"
+
+
+def test_what_was_used_longest_ago_goes_first(
+    cache: StateCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOUGH_CACHE_GB", "7e-6")  # 7,000 bytes: three entries
+    for age, key in enumerate(KEYS):
+        cache.save(key, [({}, ROWS)], filled=False)
+        os.utime(cache.folder / f"{key}.json", (time.time() - 100 + age,) * 2)
+    assert cache.read(KEYS[0], (50, 10), mapped=False), "and is used now"
+    cache.make_room(2000)
+    assert [cache.read(key, (50, 10), False) is not None for key in KEYS] == [True, False, True]
+    assert not list(cache.folder.glob(f"{KEYS[1]}*"))
+
+
+def test_what_a_kill_left_is_removed(cache: StateCache) -> None:
+    key, other = KEYS[0], "0" * 32
+    cache.save(key, [({}, ROWS)], filled=False)
+    old = [
+        f"{other}-0.npy",
+        f"{other}-0-bounds.npy",
+        f".{key}-1.npy.7.part",
+        f".{other}.json.7.part",
+    ]
+    young = [f"{'1' * 32}-0.npy", f".{other}-1.npy.7.part"]
+    foreign = ["mine.npy", ".mine.part", "mine.json"]
+    for name in (*old, *young, *foreign):
+        (cache.folder / name).write_text(json.dumps([]))
+    long_ago = time.time() - ORPHAN - 60
+    for name in (*old, *foreign, f"{key}.json", f"{key}-0.npy"):
+        os.utime(cache.folder / name, (long_ago, long_ago))
+    cache.make_room(100)
+    left = {file.name for file in cache.folder.iterdir()}
+    assert left == {*young, *foreign, f"{key}.json", f"{key}-0.npy"}
+
+
+def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOUGH_CACHE", "~/mine")
+    assert cache_folder() == Path.home() / "mine"
+    monkeypatch.delenv("BOUGH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_folder() == Path("/caches/bough/states")
+
+
+@pytest.mark.parametrize("value", ["10GB", "", "-1", "nan", "inf"])
+def test_a_wrong_limit_is_a_mistake(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOUGH_CACHE_GB", value)
+    with pytest.raises(
+        UserError, match=f"BOUGH_CACHE_GB is '{value}'; expected a number"
+    ) as caught:
+        disk_limit()
+    assert "\n" not in str(caught.value)

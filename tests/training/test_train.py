@@ -1,0 +1,127 @@
+"""Training from outside: a run is its recipe and seed, nothing else; mistakes leave no trace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import bough
+from bough import demo
+from bough.errors import UserError
+from bough.recipe.recipe import Recipe
+from bough.runs.console import Lines
+from bough.training.train import judge, new_folder, train
+from tests import folders
+from tests.finished import FEW, logged
+
+
+def test_a_run_is_its_recipe_and_seed(tiny_folder: Path, tmp_path: Path) -> None:
+    runs = [
+        train(folders.small(tiny_folder, **FEW, combine="pcgrad", seed=seed), tmp_path / name)
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    files = [(run.model / "model.safetensors").read_bytes() for run in runs]
+    assert files[0] == files[1]
+    assert files[0] != files[2]
+
+
+def test_the_public_function_can_be_called_again_and_again(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    recipe = folders.small(tiny_folder, ("sentiment",), **FEW)
+    for name in ("a", "b"):  # the room of the same name must not take its place
+        run = bough.train(recipe, out=tmp_path / name)
+        assert bough.load(run.folder).predict("Well.")["sentiment"].label
+    with pytest.raises(UserError, match="finished"):
+        bough.resume(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"encoder": "no/such/encoder/at/all"}, "there is no such folder"),
+        ({"plan": "split@9"}, "9"),
+        ({"device": "cuda"}, "set it to cpu"),
+        ({"data": "/nowhere"}, "data: no such folder"),
+        ({"training": {"sampling": "each2"}}, "did you mean 'each'"),
+        ({"training": {"combine": "pcgard"}}, "did you mean 'pcgrad'"),
+        ({"training": {"weighting": "famoo"}}, "did you mean 'famo'"),
+    ],
+)
+def test_mistakes_leave_no_trace(
+    change: dict[str, Any], said: str, tiny_folder: Path, tmp_path: Path
+) -> None:
+    if "device" in change and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    with pytest.raises(UserError, match=said) as caught:
+        train(folders.small(tiny_folder) | change, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_runs_classes_are_its_own(tiny_folder: Path, tmp_path: Path) -> None:
+    """A file that has changed since, or is gone, does not give the model's classes other names."""
+    rows = folders.data(tmp_path / "rows")
+    run = train(folders.recipe(tiny_folder, rows=rows, **FEW), tmp_path / "run")
+    told = judge(run.folder, "dev")
+    file = rows / "sentiment-train.csv"
+    file.write_text(file.read_text() + "9,a new row,aaa\n")
+    assert judge(run.folder, "dev") == told
+    file.unlink()
+    assert judge(run.folder, "dev") == told
+    assert Recipe.read(run.recipe_file).tasks["sentiment"].labels
+
+
+def test_where_a_run_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert new_folder("recipes/three.yaml") == Path("runs/three")
+    os.makedirs("runs/three")
+    assert new_folder("recipes/three.yaml") == Path("runs/three-2")
+    assert new_folder({}) == Path("runs/run")
+
+
+def test_cut_and_skipped_texts_are_told(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = folders.small(tiny_folder, **FEW) | {"max_length": 8, "rows": "skip"}
+    bad = [{"text": "Fine.", "label": "positive"}, {"text": "", "label": "neutral"}]
+    recipe["tasks"]["sentiment"] = recipe["tasks"]["sentiment"] | {"dev": bad}
+    train(recipe, tmp_path / "run", display=Lines())
+    told = capsys.readouterr().err
+    assert "sequences cut to 8 tokens" in told
+    assert "skipped 1 of 2 rows" in told
+    assert "step 4/4" in told
+    assert "raw" in told
+
+
+@pytest.mark.real
+@pytest.mark.skipif("BOUGH_DATA" not in os.environ, reason="BOUGH_DATA names no data")
+def test_the_real_data(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(__file__).parents[2] / "recipes" / "cs224n.yaml"
+    overrides = [
+        f"encoder={tiny_folder}", "plan=split@1", "max_length=64", "training.steps=300",
+        "training.lr=1e-2", "training.evaluate_rows=200", "training.log_every=1",
+        "training.warmup=0", "training.sampling=each", "training.batch=16",
+    ]  # fmt: skip
+    run = train(file, tmp_path / "run", overrides, Lines())
+    told = capsys.readouterr().err
+    assert "quora-dev.csv: skipped 2 of 20,214 rows: line 2577" in told
+    assert "line 14222" in told
+    losses = [entry["loss"] for entry in logged(run)]
+    for task in ("sst", "quora", "sts"):
+        early, late = (np.mean([own[task] for own in part]) for part in (losses[:20], losses[-60:]))
+        assert late < early, task
+    assert run.scores["dev"]["tasks"]["quora"]["rows"] == 20_212
+
+
+def test_the_demo_recipe_is_trainable(tiny_folder: Path, tmp_path: Path) -> None:
+    overrides = [f"encoder={tiny_folder}", "training.steps=2", "training.evaluate_rows=8"]
+    run = train(demo.recipe(), tmp_path / "run", overrides)
+    assert set(run.scores["dev"]["tasks"]) == set(demo.SAMPLES)
