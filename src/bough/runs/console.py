@@ -125,12 +125,8 @@ class Panel(_Speaking):
         if self.live is None:
             self.live = Live(console=self.console, refresh_per_second=4, transient=True)
             self.live.start()
-        headings: list[str | Column] = [
-            "",
-            Column("loss", justify="right"),
-            Column("passes", justify="right"),
-        ]
-        table = Table(*headings, box=None, padding=(0, 2), show_edge=False)
+        loss_column, passes = (Column(name, justify="right") for name in ("loss", "passes"))
+        table = Table("", loss_column, passes, box=None, padding=(0, 2), show_edge=False)
         for task, loss in moment.losses.items():
             table.add_row(task, f"{loss:.3f}", f"{moment.passes[task]:.2f}")
         self.progress.update(
@@ -152,16 +148,10 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
     """A table of every split's scores, on standard output."""
     console = Console()
     for split, judged in scores.items():
-        right = [Column(heading, justify="right") for heading in ("score", "rows")]
-        headings: list[str | Column] = [
-            "task",
-            "metric",
-            right[0],
-            "95 % interval",
-            right[1],
-            "other metrics",
-        ]
-        table = Table(*headings, title=f"{title}: {split}", title_justify="left", box=SIMPLE_HEAD)
+        table = Table(title=f"{title}: {split}", title_justify="left", box=SIMPLE_HEAD)
+        for heading in ("task", "metric", "score", "95 % interval", "rows", "other metrics"):
+            right = heading in ("score", "rows")
+            table.add_column(heading, justify="right" if right else "left")
         for name, score in judged["tasks"].items():
             metric = score["metric"]
             rest = {k: v for k, v in score.items() if k not in (*NO_METRICS, metric)}
