@@ -40,9 +40,8 @@ def plan(
     if encoder is not None and layers is not None:
         raise UserError("give --encoder or --layers, not both")
     outputs = _outputs(tasks)
-    shape, pooling = (
-        _bert_like(12 if layers is None else layers) if encoder is None else _read(encoder)
-    )
+    depth = 12 if layers is None else layers
+    shape, pooling = _bert_like(depth) if encoder is None else _read(encoder)
     pooled = outputs if pooling.name == "pooler" else ()
     parsed = Plan.parse(text, tuple(outputs), shape.layers, heads=shape.heads, pooled=pooled)
     means = outputs if pooling.name == "mean" else ()

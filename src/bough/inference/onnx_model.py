@@ -74,7 +74,7 @@ class OnnxModel(Model):
         return out
 
     def vectors(self, sequences: Sequences, task: str, pooling: OwnPooling | None = None) -> Floats:
-        """Each sequence as this task's head reads it: what the graph gives, and no other pooling."""
+        """Each sequence as this task's head reads it; the graph gives no other vectors."""
         if pooling is not None:
             raise UserError(
                 f"an ONNX export has the vectors that the heads read, not the encoder's own "

@@ -1,7 +1,7 @@
 """What an encoder's vectors were made to be read by: its pooler, its first token or the mean.
 
-A folder of sentence-transformers says so (`modules.json`, `1_Pooling/config.json`); else a pooler in
-the checkpoint was trained to be read; else the family decides. No torch: a plan asks it, too.
+A folder of sentence-transformers says so (`modules.json`, `1_Pooling/config.json`); else a pooler
+in the checkpoint was trained to be read; else the family decides. No torch: a plan asks it, too.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ def read_pooling(folder: Path, shape: Shape, names: Iterable[str] = ()) -> Encod
     if file.is_file():
         return _of_sentence_transformers(file)
     if saw_quora(names):  # a cache from before may lack the file
-        return EncoderPooling(
-            "mean", "as the encoder was made for (a sentence encoder by its name)"
-        )
+        return EncoderPooling("mean", "as the encoder was made for (a sentence encoder, by name)")
     if shape.pooler:
         return EncoderPooling("pooler", "as the encoder was made for (its checkpoint has one)")
     pooling, why = WITHOUT_POOLER[shape.family]

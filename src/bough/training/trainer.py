@@ -106,7 +106,8 @@ class Trainer:
         self._finish(progress)
 
     def _begin(self) -> None:
-        # With the classes and the pooling that were found: they are the model's, whatever becomes of the files.
+        # With the classes and the pooling that were found: they are the model's, whatever becomes
+        # of the files.
         resolved = self.recipe.model_copy(update={"tasks": self.tasks})
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
