@@ -314,11 +314,12 @@ class Model(ABC):
         return vectors
 
     def _trunk_pooling(self, task: str) -> OwnPooling | None:
-        """The encoder's own pooling; None where this task's head reads just that."""
+        """The encoder's own pooling; None where this task's head reads just that, or in a model
+        from before, which does not know it."""
         own: OwnPooling | None = self.facts.get("pooling", {}).get("name")
         read = self.tasks[task].pooling
-        if own is None or (own == "pooler" and task not in self.plan.pooled):
-            # Not known of a model from before; or a pooler that was left behind.
-            own = "mean" if read == "mean" else "pooler" if read == "pooler" else "cls"
+        assert read != "auto"
+        if own == "pooler" and task not in self.plan.pooled:  # the model came without it
+            own = read
         late = any(step.cell.place.startswith("late ") for step in self.plan.path(task))
         return None if own == read and not late else own
