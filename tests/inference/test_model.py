@@ -211,7 +211,7 @@ def test_an_encoders_own_vector(pooling: str, tiny_folder: Path, tmp_path: Path)
     """As transformers and that pooling give it, whatever the tasks read."""
     folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
     folders.sentence_encoder(folder, {"pooling_mode": pooling})
-    recipe = folders.small(folder, plan="split@1, late:I")
+    recipe = folders.recipe(folder, rows=tiny_folder.parent / "rows", plan="split@1, late:I")
     recipe["tasks"]["sentiment"] = recipe["tasks"]["sentiment"] | {"pooling": "pooler"}
     settings = Recipe.read(recipe)
     model, _ = untrained_model(settings, Data.gather(settings))
