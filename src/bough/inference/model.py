@@ -316,7 +316,7 @@ class Model(ABC):
     def _trunk_pooling(self, task: str) -> OwnPooling | None:
         """The encoder's own pooling; None where this task's head reads just that, or in a model
         from before, which does not know it."""
-        own: OwnPooling | None = self.facts.get("pooling", {}).get("name")
+        own: OwnPooling | None = (self.facts.get("pooling") or {}).get("name")
         read = self.tasks[task].pooling
         assert read != "auto"
         if own == "pooler" and task not in self.plan.pooled:  # the model came without it

@@ -333,5 +333,5 @@ def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[st
     name = called.name if called.is_absolute() else encoder.source
     facts = {"encoder": name, "saw_quora": encoder.saw_quora}
     if encoder.pooling.name is not None:
-        facts["pooling"] = vars(encoder.pooling)
+        facts["pooling"] = {**vars(encoder.pooling)}
     return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes
