@@ -144,7 +144,7 @@ def test_the_encoders_own_pooling(
     assert {name: task.pooling for name, task in bough.load(run).tasks.items()} == wanted
     assert "pooler" not in (run.folder / "plan.txt").read_text()
     card = (run.model / "README.md").read_text()
-    assert "mean (sentiment and similarity), as the encoder was made for (1_Pooling); cls (" in card
+    assert "mean (sentiment, similarity), as the encoder was made for (1_Pooling); cls (" in card
     shutil.rmtree(folder / "1_Pooling")
     (folder / "modules.json").unlink()
     told = judge(run.folder, "dev")["tasks"]
