@@ -92,6 +92,7 @@ def make_model(folder: Path) -> Path:
     """MiniLM with fresh heads: what the answers say does not matter here."""
     tasks, _ = peer.load_rows(peer.real_or_embedded())
     encoder = pretrained.load("minilm")
+    tasks = encoder.pooling.resolve(tasks)
     network = Network.pretrained(plan_of("split@3", tasks, encoder.shape), tasks, encoder, 0)
     return MultiTaskModel(network, encoder.tokenizer, 512).save(folder / "model")
 

@@ -51,6 +51,19 @@ def encoder(folder: Path, layers: int = 2, width: int = 32) -> Path:
     return folder
 
 
+def sentence_encoder(folder: Path, pooling: Any, name: str = "1_Pooling") -> Path:
+    """What sentence-transformers puts beside an encoder's files."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
+    kinds = {"": "Transformer", name: "Pooling", "2_Normalize": "Normalize"}
+    modules = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in kinds.items()
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    return folder
+
+
 def weights(shape: Shape) -> dict[str, torch.Tensor]:
     """Fresh weights under the names of a BERT checkpoint."""
     generator = torch.Generator().manual_seed(0)

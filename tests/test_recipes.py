@@ -70,6 +70,7 @@ def test_a_system_is_as_it_was_printed(
     training, sts, para = recipe.training, recipe.tasks["sts"], recipe.tasks["para"]
     assert (training.schedule, training.warmup) == ("constant", 0)
     assert all(task.dropout == 0.3 for task in recipe.tasks.values())
+    assert all(task.pooling == "pooler" for task in recipe.tasks.values())
     said = (recipe.plan, training.sampling, training.combine, training.batch, training.select)
     assert (
         said

@@ -18,6 +18,7 @@ from bough.model.dropout import DropoutGenerator
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import Encoder
 from bough.model.transformer import Embeddings, Layer, Pooler
+from bough.plan.encoder_pooling import EncoderPooling
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
@@ -83,7 +84,8 @@ def encoder(family: str = "bert", seed: int = 0, **changes: Any) -> Encoder:
         for place, module in places.items()
         for name, tensor in module.state_dict().items()
     }
-    return Encoder(sizes, tensors, tokenizer(family), (), "tiny")
+    pooling = EncoderPooling("pooler", "a test's")
+    return Encoder(sizes, tensors, tokenizer(family), (), "tiny", pooling)
 
 
 def trunk(source: Encoder) -> nn.ModuleDict:
@@ -122,9 +124,10 @@ def pack(lengths: Sequence[int], seed: int = 0, pairs: bool = False) -> Pack:
 
 def task(**settings: Any) -> Task:
     """A task with three classes on one text, or `number=True`; `twin` or `joint` for a pair."""
-    base: dict[str, Any] = {"kind": "classify", "text": "text", "labels": ("x", "y", "z")}
+    base: dict[str, Any] = {"kind": "classify", "labels": ("x", "y", "z")}
     if settings.pop("number", False):
-        base = {"kind": "regress", "text": "text", "range": (0, 5)}
+        base = {"kind": "regress", "range": (0, 5)}
+    base |= {"text": "text", "pooling": "pooler"}
     if settings.pop("twin", False):
         base |= {"text": ("one", "two"), "pair": "twin"}
     if settings.pop("joint", False):

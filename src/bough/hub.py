@@ -14,6 +14,8 @@ FILES = [
     "model.safetensors",
     "model.safetensors.index.json",
     "model-*.safetensors",
+    "modules.json",  # of a sentence encoder, and where it is said how its vectors are read
+    "*_Pooling/config.json",
 ]
 OLD_FILES = ["pytorch_model.bin"]  # fetched only where there is no safetensors file
 

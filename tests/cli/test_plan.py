@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from bough.plan.cost import cost
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Plan
+from tests import folders
 from tests.command import bough
 
 
@@ -45,3 +47,26 @@ def test_mistakes_in_plans(words: list[str], said: str, capsys: pytest.CaptureFi
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1
+
+
+def test_a_pooler_that_nobody_reads_is_not_shown(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bough("plan", "split@1", "--encoder", tiny_folder) == 0
+    told = capsys.readouterr().out
+    assert "\npooler " in told
+    assert told.endswith("pooling: pooler, as the encoder was made for (its checkpoint has one)\n")
+    shutil.copy(tiny_folder / "config.json", tmp_path)
+    folders.sentence_encoder(tmp_path, {"pooling_mode_mean_tokens": True})
+    assert bough("plan", "split@1", "--encoder", tmp_path) == 0
+    told = capsys.readouterr().out
+    assert "\npooler " not in told
+    assert told.endswith("pooling: mean, as the encoder was made for (1_Pooling)\n")
+    assert bough("plan", "split@1", "--encoder", tmp_path / "config.json", "--json") == 0
+    shape, names = Shape.read(tmp_path), ("a", "b", "c")
+    exact = cost(Plan.parse("split@1", names, 2, heads=4, pooled=()), shape, means=names)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["parameters"], found["flops_per_example"]) == (
+        exact.parameters,
+        exact.flops_per_example,
+    )

@@ -74,3 +74,17 @@ def test_no_single_change_of_a_config_ends_in_a_traceback(run: Run, tmp_path: Pa
                 save_metadata(model, tmp_path)
                 task_info.describe(model, "x")
         holder[key] = kept
+
+
+def test_a_model_from_before_reads_the_pooler(run: Run, tmp_path: Path) -> None:
+    """Its tasks need not say so: that was the default, and its weights are made for it."""
+    folder = load_torch(run).save(tmp_path / "model")
+    told = load_torch(folder).predict(SHORT)
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("sentiment", "questions", "similarity"):
+        assert config["tasks"][name].pop("pooling") == "pooler"
+    del config["facts"]["pooling"]
+    (folder / "config.json").write_text(json.dumps(config))
+    again = load_torch(folder)
+    assert [task.pooling for task in again.tasks.values()] == ["pooler"] * 3 + ["mean"]
+    assert again.predict(SHORT) == told

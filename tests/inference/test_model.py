@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
+from bough.data.dataset import Data
 from bough.data.packing import by_tokens
+from bough.data.tokens import tokenise
 from bough.errors import UserError
 from bough.inference import model as model_module
 from bough.inference import torch_model
 from bough.inference.torch_model import MultiTaskModel
+from bough.recipe.recipe import Recipe
+from bough.training.trainer import untrained_model
+from tests import folders
 from tests.inference.texts import LONG, SHORT, TEXTS, close
 
 # --- answers --------------------------------------------------------------------------------------
@@ -194,3 +204,40 @@ def test_vectors_of_pairs(model: MultiTaskModel) -> None:
     assert not np.allclose(read[0], read[1], atol=1e-3)
     with pytest.raises(UserError, match=r"text 2 is a pair, .* apart; encode them one by one"):
         model.encode([SHORT, pair], "twin")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_an_encoders_own_vector(pooling: str, tiny_folder: Path, tmp_path: Path) -> None:
+    """As transformers and that pooling give it, whatever the tasks read."""
+    folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
+    folders.sentence_encoder(folder, {"pooling_mode": pooling})
+    recipe = folders.recipe(folder, rows=tiny_folder.parent / "rows", plan="split@1, late:I")
+    recipe["tasks"]["sentiment"] = recipe["tasks"]["sentiment"] | {"pooling": "pooler"}
+    settings = Recipe.read(recipe)
+    model, _ = untrained_model(settings, Data.gather(settings))
+    reference = transformers.AutoModel.from_pretrained(folder).eval()
+    wanted = []
+    for text in (SHORT, "Not bad at all!"):
+        with torch.inference_mode():
+            ids = torch.tensor([model.tokenizer.encode(text).ids])
+            states = reference(ids).last_hidden_state[0]
+        wanted.append((states.mean(0) if pooling == "mean" else states[0]).numpy())
+    vectors = model.encode([SHORT, "Not bad at all!"])
+    np.testing.assert_allclose(vectors, np.stack(wanted), atol=1e-5)
+    assert not np.allclose(vectors, model.encode([SHORT, "Not bad at all!"], "sentiment"))
+    unit = model.encode(SHORT, normalise=True)
+    np.testing.assert_allclose(unit, wanted[0] / np.linalg.norm(wanted[0]), atol=1e-5)
+
+
+def test_an_encoders_pooler(model: MultiTaskModel) -> None:
+    """Read before the late layers; as the first head reads it where the model does not know."""
+    assert model.facts["pooling"]["name"] == "pooler"
+    late = model.encode(SHORT, "sentiment")
+    assert not np.allclose(model.encode(SHORT), late)
+    assert np.abs(model.encode(SHORT)).max() <= 1  # a tanh
+    before = replace(model, facts={})
+    assert np.array_equal(before.encode(SHORT), late)
+    alone = model.only("twin")
+    sequences, _ = tokenise([(SHORT,)], model.tokenizer, model.longest)
+    wanted = model.vectors(sequences, "twin", "mean")  # its pooler is not in this model
+    assert np.allclose(alone.encode(SHORT), wanted[0])

@@ -54,6 +54,10 @@ def test_answers_come_in_order_and_in_labels(folder: Path) -> None:
     np.testing.assert_allclose(model.encode(single, "b"), other.encode(single, "b"), atol=CLOSE)
     with pytest.raises(UserError, match="no task 'x'"):
         other.encode(single, "x")
+    np.testing.assert_allclose(model.encode(single), other.encode(single), atol=CLOSE)
+    other.facts = {"pooling": {"name": "mean", "reason": "a test's"}}
+    with pytest.raises(UserError, match=r"not the encoder's own \(mean\); name a task: .*'a'"):
+        other.encode(single)
 
 
 def test_threads_share_a_session(folder: Path) -> None:

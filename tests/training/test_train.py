@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,51 @@ def test_the_demo_recipe_is_trainable(tiny_folder: Path, tmp_path: Path) -> None
     overrides = [f"encoder={tiny_folder}", "training.steps=2", "training.evaluate_rows=8"]
     run = train(demo.recipe(), tmp_path / "run", overrides)
     assert set(run.scores["dev"]["tasks"]) == set(demo.SAMPLES)
+
+
+def test_the_encoders_own_pooling(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said at the start, and written down as what it is, so that no other version reads it anew."""
+    folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
+    folders.sentence_encoder(folder, {"pooling_mode_mean_tokens": True})
+    recipe = folders.recipe(folder, rows=tiny_folder.parent / "rows", **FEW)
+    recipe["tasks"]["questions"] = recipe["tasks"]["questions"] | {"pooling": "cls"}
+    run = train(recipe, tmp_path / "run", display=Lines())
+    assert "pooling: mean, as the encoder was made for (1_Pooling)\n" in capsys.readouterr().err
+    wanted = {"sentiment": "mean", "questions": "cls", "similarity": "mean"}
+    written = Recipe.read(run.recipe_file).tasks
+    assert {name: task.pooling for name, task in written.items()} == wanted
+    assert {name: task.pooling for name, task in bough.load(run).tasks.items()} == wanted
+    assert "pooler" not in (run.folder / "plan.txt").read_text()
+    card = (run.model / "README.md").read_text()
+    assert "mean (sentiment, similarity), as the encoder was made for (1_Pooling); cls (" in card
+    shutil.rmtree(folder / "1_Pooling")
+    (folder / "modules.json").unlink()
+    told = judge(run.folder, "dev")["tasks"]
+    assert told == run.scores["dev"]["tasks"]
+
+
+def test_a_pooling_that_cannot_be_had_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
+    folders.sentence_encoder(folder, {"pooling_mode_lasttoken": True})
+    recipe = folders.recipe(folder, ("sentiment",), tiny_folder.parent / "rows", **FEW)
+    with pytest.raises(UserError, match=r"tasks.sentiment.pooling: .*lasttoken .*; set mean"):
+        train(recipe, tmp_path / "run")
+    train(recipe, tmp_path / "run", ["tasks.sentiment.pooling=cls"])
+
+
+def test_a_run_from_before_goes_on_with_the_pooler(tiny_folder: Path, tmp_path: Path) -> None:
+    """Where its recipe does not say: that was the default, whatever the encoder was made for."""
+    folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
+    recipe = folders.recipe(folder, ("sentiment",), tiny_folder.parent / "rows", **FEW)
+    run = train(recipe, tmp_path / "run")
+    weights = (run.model / "model.safetensors").read_bytes()
+    text = run.recipe_file.read_text()
+    assert "    pooling: pooler\n" in text
+    run.recipe_file.write_text(text.replace("    pooling: pooler\n", ""))
+    (run.folder / "scores.json").unlink()
+    run.checkpoint.unlink()
+    folders.sentence_encoder(folder, {"pooling_mode_mean_tokens": True})
+    again = bough.resume(run.folder)
+    assert (again.model / "model.safetensors").read_bytes() == weights

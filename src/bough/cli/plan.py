@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from bough.cli.arguments import AsJson
 from bough.errors import UserError
 
 if TYPE_CHECKING:
+    from bough.plan.encoder_pooling import EncoderPooling
     from bough.plan.encoder_shape import Shape
 
 
@@ -33,19 +35,17 @@ def plan(
 ) -> None:
     """Show a plan as a table, with what it costs."""
     from bough.plan.cost import cost
-    from bough.plan.encoder_shape import Shape
     from bough.plan.plan import Plan
 
     if encoder is not None and layers is not None:
         raise UserError("give --encoder or --layers, not both")
     outputs = _outputs(tasks)
-    shape = Shape.read(_folder(encoder)) if encoder is not None else None
-    depth = shape.layers if shape is not None else layers if layers is not None else 12
-    heads = shape.heads if shape is not None else 12
-    parsed = Plan.parse(text, tuple(outputs), depth, heads=heads)
-    if shape is None:
-        shape = _bert_like(depth)
-    costs = cost(parsed, shape, outputs, length=length)
+    depth = 12 if layers is None else layers
+    shape, pooling = _bert_like(depth) if encoder is None else _read(encoder)
+    pooled = outputs if pooling.name == "pooler" else ()
+    parsed = Plan.parse(text, tuple(outputs), shape.layers, heads=shape.heads, pooled=pooled)
+    means = outputs if pooling.name == "mean" else ()
+    costs = cost(parsed, shape, outputs, length, means=means)
     if as_json:
         table = [{"place": label, "names": names} for label, names in parsed.table()]
         print(
@@ -58,6 +58,8 @@ def plan(
         print(f"{parsed}\n\n{costs}")
         if encoder is None:
             print("\nSizes as in BERT-base; --encoder takes those of another.")
+        else:
+            print(f"\npooling: {pooling}")
 
 
 def _outputs(tasks: str) -> dict[str, int]:
@@ -80,9 +82,22 @@ def _folder(encoder: str) -> Path:
     return find(encoder)
 
 
-def _bert_like(layers: int) -> Shape:
+def _read(encoder: str) -> tuple[Shape, EncoderPooling]:
+    from bough.plan.encoder_pooling import has_pooler, read_pooling
+    from bough.plan.encoder_shape import Shape
+
+    place = _folder(encoder)
+    folder = place if place.is_dir() else place.parent
+    shape = Shape.read(place)
+    shape = replace(shape, pooler=has_pooler(folder, shape.pooler))
+    return shape, read_pooling(folder, shape, [encoder])
+
+
+def _bert_like(layers: int) -> tuple[Shape, EncoderPooling]:
+    from bough.plan.encoder_pooling import EncoderPooling
     from bough.plan.encoder_shape import Shape
 
     if layers < 1:
         raise UserError(f"--layers {layers}: a trunk has at least one layer")
-    return Shape("bert", 768, layers, 12, 3072, 30522, 512, 2, 768, 0, "gelu", 1e-12)
+    shape = Shape("bert", 768, layers, 12, 3072, 30522, 512, 2, 768, 0, "gelu", 1e-12)
+    return shape, EncoderPooling("pooler", "as in BERT-base")

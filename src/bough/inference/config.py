@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -19,6 +20,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from bough.errors import UserError
+from bough.plan.encoder_pooling import BEFORE_AUTO, OwnPooling
 from bough.plan.encoder_shape import Shape
 from bough.recipe import yaml
 from bough.recipe.raw_settings import RawSettings
@@ -82,10 +84,18 @@ class Split(Open):
     source: str
 
 
+class Pooling(Open):
+    """The encoder's own, and how it is known."""
+
+    name: OwnPooling
+    reason: str
+
+
 class Facts(Open):
     """What the card says of the model beside its tasks."""
 
     encoder: str = ""
+    pooling: Pooling | None = None
     saw_quora: bool = False
     examples: list[Annotated[Any, PlainValidator(_example)]] = []
     scores: dict[str, Scores] = {}
@@ -102,7 +112,7 @@ class Config(Consistent):
     model_config = ConfigDict(frozen=True)
 
     plan: str
-    tasks: dict[str, Task] = Field(min_length=1)
+    tasks: Annotated[dict[str, Task], AfterValidator(BEFORE_AUTO.resolve)] = Field(min_length=1)
     shape: Shape
     longest: StrictInt = Field(ge=1)
     facts: Facts = Facts()

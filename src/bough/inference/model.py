@@ -20,6 +20,7 @@ from bough.data.tokens import Sequences, Text, tokenise
 from bough.errors import UserError, nearest, shorten
 from bough.model.losses import answers
 from bough.model.network import Network
+from bough.plan.encoder_pooling import OwnPooling
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
 
@@ -142,8 +143,10 @@ class Model(ABC):
         """Raw outputs: task -> numbers of the texts it answered, and its outputs for them."""
 
     @abstractmethod
-    def vectors(self, sequences: Sequences, task: str) -> NDArray[np.float32]:
-        """Each sequence as this task's head reads it."""
+    def vectors(
+        self, sequences: Sequences, task: str, pooling: OwnPooling | None = None
+    ) -> NDArray[np.float32]:
+        """Each sequence as this task's head reads it; or the trunk's states there, so pooled."""
 
     # Answers.
 
@@ -278,18 +281,22 @@ class Model(ABC):
 
     # Vectors.
 
-    def encode(self, texts: Text | Iterable[Text], task: str | None = None) -> NDArray[np.float32]:
-        """Each text's vector as a task's head reads it: [width] for one text, else [texts, width].
+    def encode(
+        self, texts: Text | Iterable[Text], task: str | None = None, normalise: bool = False
+    ) -> NDArray[np.float32]:
+        """Each text's vector: [width] for one text, else [texts, width].
 
         Args:
             texts: A text, a pair as a tuple (read as one), or any iterable of these.
-            task: The task's name; the first one by default.
+            task: A task's name, for the vector that its head reads; else the trunk's on the first
+                task's path, pooled as the encoder was made for.
+            normalise: Scale each vector to length 1.
         """
         name = next(iter(self.tasks)) if task is None else task
         if not isinstance(name, str) or name not in self.tasks:
             raise self.unknown(str(name))
         if isinstance(texts, str | tuple):
-            one: NDArray[np.float32] = self.encode([texts], name)[0]
+            one: NDArray[np.float32] = self.encode([texts], task, normalise)[0]
             return one
         parts = [_parts(text, number) for number, text in enumerate(_several(texts))]
         for number, words in enumerate(parts, 1):
@@ -300,4 +307,19 @@ class Model(ABC):
                 )
         if not parts:
             return np.empty((0, self.network.shape.width), np.float32)
-        return self.vectors(tokenise(parts, self.tokenizer, self.longest)[0], name)
+        sequences, _ = tokenise(parts, self.tokenizer, self.longest)
+        vectors = self.vectors(sequences, name, self._trunk_pooling(name) if task is None else None)
+        if normalise:
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+        return vectors
+
+    def _trunk_pooling(self, task: str) -> OwnPooling | None:
+        """The encoder's own pooling; None where this task's head reads just that, or in a model
+        from before, which does not know it."""
+        own: OwnPooling | None = (self.facts.get("pooling") or {}).get("name")
+        read = self.tasks[task].pooling
+        assert read != "auto"
+        if own == "pooler" and task not in self.plan.pooled:  # the model came without it
+            own = read
+        late = any(step.cell.place.startswith("late ") for step in self.plan.path(task))
+        return None if own == read and not late else own

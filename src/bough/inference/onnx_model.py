@@ -37,6 +37,7 @@ from bough.inference.onnx_names import (
     wanted,
 )
 from bough.model.network import Network
+from bough.plan.encoder_pooling import OwnPooling
 
 TOKENS = 2048  # of one run: more would not stay in the processor's caches
 Floats = NDArray[np.float32]
@@ -72,8 +73,13 @@ class OnnxModel(Model):
                 out[task] = numbers[task], torch.from_numpy(outputs)
         return out
 
-    def vectors(self, sequences: Sequences, task: str) -> Floats:
-        """Each sequence as this task's head reads it."""
+    def vectors(self, sequences: Sequences, task: str, pooling: OwnPooling | None = None) -> Floats:
+        """Each sequence as this task's head reads it; the graph gives no other vectors."""
+        if pooling is not None:
+            raise UserError(
+                f"an ONNX export has the vectors that the heads read, not the encoder's own "
+                f"({pooling}); name a task: encode(texts, task={task!r})"
+            )
         name = vector_name(task)
         return self._read(sequences, [(task,)] * len(sequences), [name])[name]
 

@@ -21,6 +21,8 @@ from bough.hub import asking_the_hub
 from bough.inference.folder import WEIGHTS_FILE, save_metadata
 from bough.inference.model import Form, Model
 from bough.model.forward import PackedForward
+from bough.model.routing import READ, Routing
+from bough.plan.encoder_pooling import OwnPooling
 from bough.runs.model_facts import of_part
 
 
@@ -88,18 +90,20 @@ class MultiTaskModel(Model):
             yield numbers, {task: torch.tensor(own) for task, own in index.items()}, pack
 
     @torch.inference_mode()
-    def vectors(self, sequences: Sequences, task: str) -> NDArray[np.float32]:
-        """Each sequence as this task's head reads it."""
+    def vectors(
+        self, sequences: Sequences, task: str, pooling: OwnPooling | None = None
+    ) -> NDArray[np.float32]:
+        """Each sequence as this task's head reads it; or the trunk's states there, so pooled."""
         out = np.empty((len(sequences), self.network.shape.width), np.float32)
+        routing = self.network.routing
+        last = None
+        if pooling is not None:
+            last = routing.rows.index(READ if pooling != "pooler" else "pooler") + 1
+            routing = Routing(self.plan, {**routing.poolings, task: pooling}, routing.learning)
         for numbers, pack in packs(sequences):
-            forward = PackedForward(
-                self.network.routing,
-                self.network.cells,
-                pack.to(self.device),
-                [(task,)] * len(numbers),
-                None,
-            )
-            forward.run()
+            asked = [(task,)] * len(numbers)
+            forward = PackedForward(routing, self.network.cells, pack.to(self.device), asked, None)
+            forward.run(last)
             vectors, index = forward.vectors()[task, task]
             out[numbers] = vectors[index.to(vectors.device)].float().cpu().numpy()
         return out

@@ -38,6 +38,8 @@ class Network(nn.Module):
         super().__init__()
         if tuple(tasks) != plan.tasks:
             raise ValueError(f"the plan is for {plan.tasks}, the tasks are {tuple(tasks)}")
+        if any(task.pooling == "auto" for task in tasks.values()):
+            raise ValueError("a task's pooling is auto; EncoderPooling.resolve says which it is")
         self.plan = plan
         self.tasks = dict(tasks)
         self.shape = shape

@@ -16,6 +16,7 @@ from bough.errors import UserError, nearest
 from bough.hub import from_hub
 from bough.model.encoder_files import read_tensors, read_tokenizer
 from bough.model.weight_names import translate
+from bough.plan.encoder_pooling import EncoderPooling, read_pooling
 from bough.plan.encoder_shape import Shape
 from bough.recipe.quora_caveat import saw_quora
 from bough.recipe.recipe import MINILM
@@ -33,7 +34,8 @@ class Encoder:
     tokenizer: Tokenizer
     unused: tuple[str, ...]  # tensors of the checkpoint that this encoder does not need
     source: str
-    saw_quora: bool = False  # see `contamination`
+    pooling: EncoderPooling  # what its vectors were made to be read by
+    saw_quora: bool = False  # see `recipe.quora_caveat`
 
     def weights(self, place: str) -> dict[str, Tensor]:
         """The pretrained tensors of one place; empty where the checkpoint has none."""
@@ -47,8 +49,9 @@ def load(name: str) -> Encoder:
     tensors, unused = translate(read_tensors(folder), shape, folder)
     shape = replace(shape, pooler="pooler.dense.weight" in tensors)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    contaminated = saw_quora((name, str(config.get("_name_or_path", ""))))
-    return Encoder(shape, tensors, read_tokenizer(folder), unused, name, contaminated)
+    names = (name, str(config.get("_name_or_path", "")))
+    pooling = read_pooling(folder, shape, names)
+    return Encoder(shape, tensors, read_tokenizer(folder), unused, name, pooling, saw_quora(names))
 
 
 def find(name: str) -> Path:

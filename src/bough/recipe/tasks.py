@@ -20,7 +20,7 @@ from bough.recipe.validation import Consistent
 Kind = Literal["classify", "regress"]
 Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
-Pooling = Literal["pooler", "cls", "mean"]
+Pooling = Literal["auto", "pooler", "cls", "mean"]
 Head = Literal["linear", "mlp", "cosine", "cosine-linear", "cosine-sigmoid"]
 Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "ordinal"]
 Metric = Literal["auto", "accuracy", "f1", "mcc", "pearson", "spearman"]
@@ -98,7 +98,9 @@ class Task(Consistent):
         description="What a twin pair's head sees of the two vectors; difference is absolute.",
     )
     pooling: Pooling = Field(
-        "pooler", description="How the trunk's states become one vector per text."
+        "auto",
+        description="How the trunk's states become one vector per text; auto is what the encoder "
+        "was made for.",
     )
     head: Head = Field("linear", description="What turns that vector into an answer.")
     depth: int = Field(3, ge=1, description="Linear layers of an mlp head.")

@@ -44,6 +44,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> 
         version=__version__,
         base=_base(facts) or PurePath(str(facts["encoder"])).name,
         plan=plan,
+        pooling=_pooling(tasks, facts),
         tasks=tasks,
         longest=longest,
         facts=facts,
@@ -79,6 +80,20 @@ def _front(tasks: Mapping[str, Task], facts: Facts, scores: list[dict[str, Any]]
     if results:
         front["model-index"] = [{"name": f"bough: {', '.join(tasks)}", "results": results}]
     return front
+
+
+def _pooling(tasks: Mapping[str, Task], facts: Facts) -> str:
+    """How the tasks read the trunk's states, and why where it is the encoder's own way."""
+    own = facts.get("pooling") or {}
+    chosen: dict[str, list[str]] = {}
+    for name, task in tasks.items():
+        chosen.setdefault(task.pooling, []).append(name)
+    return "; ".join(
+        f"{pooling}"
+        + (f" ({listed(names)})" if len(chosen) > 1 else "")
+        + (f", {own['reason']}" if pooling == own.get("name") else "")
+        for pooling, names in chosen.items()
+    )
 
 
 def _hub_kind(task: Task) -> str:

@@ -14,6 +14,7 @@ from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.files import DiskFullError
 from bough.inference.load import load_torch
+from bough.plan.encoder_pooling import BEFORE_AUTO
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS
 from bough.runs.console import Display, Silent, progress
@@ -71,6 +72,8 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
     writer = Writer.resume(run.folder)
     with _closing(writer, display or Silent()) as shown:
         recipe = Recipe.read(run.recipe_file)
+        tasks = BEFORE_AUTO.resolve(recipe.tasks)
+        recipe = recipe.model_copy(update={"tasks": tasks})
         with _threads(recipe.threads):
             Trainer(recipe, writer, shown, _state(run)).run()
     return run

@@ -60,8 +60,8 @@ class Trainer:
         self.state = state  # of the checkpoint to go on from, until that is done
         self.device = device_of(recipe.device)
         self.data = Data.gather(recipe)
-        self.tasks = self.data.tasks
         self.model, notes = untrained_model(recipe, self.data)
+        self.tasks = self.model.tasks
         self.network = self.model.network.to(self.device)
         for note in [*self.data.notes(), *notes]:
             display.say(note)
@@ -106,7 +106,8 @@ class Trainer:
         self._finish(progress)
 
     def _begin(self) -> None:
-        # With the classes that were found: they are the model's, whatever becomes of the files.
+        # With the classes and the pooling that were found: they are the model's, whatever becomes
+        # of the files.
         resolved = self.recipe.model_copy(update={"tasks": self.tasks})
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
@@ -317,10 +318,11 @@ class Trainer:
 def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
     """The untrained model of a recipe, and what there is to say about its encoder."""
     encoder = pretrained.load(recipe.encoder)
-    plan = plan_of(recipe.plan, data.tasks, encoder.shape)
-    network = Network.pretrained(plan, data.tasks, encoder, recipe.training.seed)
+    tasks = encoder.pooling.resolve(data.tasks)
+    plan = plan_of(recipe.plan, tasks, encoder.shape)
+    network = Network.pretrained(plan, tasks, encoder, recipe.training.seed)
     longest = min(recipe.max_length, encoder.shape.longest)
-    notes = []
+    notes = [] if tasks == data.tasks else [f"pooling: {encoder.pooling}"]
     if plan.pooled and not encoder.weights("pooler"):
         notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
     if encoder.unused:
@@ -330,4 +332,6 @@ def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[st
     called = Path(encoder.source)
     name = called.name if called.is_absolute() else encoder.source
     facts = {"encoder": name, "saw_quora": encoder.saw_quora}
+    if encoder.pooling.name is not None:
+        facts["pooling"] = {**vars(encoder.pooling)}
     return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes
