@@ -121,7 +121,7 @@ class Panel(_Speaking):
         self.live: Live | None = None
 
     def say(self, text: str) -> None:
-        self.console.print(shown(text), highlight=False)
+        self.console.print(shown(text), highlight=False, markup=False)
 
     def step(self, moment: Moment) -> None:
         if self.live is None:

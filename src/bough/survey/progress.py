@@ -126,7 +126,7 @@ class LiveProgress(Progress):
         self.live.start()
 
     def say(self, text: str) -> None:
-        self.console.print(shown(text), highlight=False)
+        self.console.print(shown(text), highlight=False, markup=False)
 
     def show(self, running: Sequence[RunSpec]) -> None:
         counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n)
