@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, TextIO
@@ -76,6 +77,16 @@ def explained(error: OSError, path: Path, size: int) -> OSError:
         error.errno,
         f"no space left to write {path} ({size / 1e6:,.1f} MB); what was there before is kept",
     )
+
+
+def sha256(paths: Iterable[Path]) -> str:
+    """Of the files' contents, one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+    return digest.hexdigest()
 
 
 def clear_parts(folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from transformers import PreTrainedModel
 
 from bough.errors import UserError
 from bough.model import pretrained
+from bough.model.encoder_files import read_tokenizer
+from bough.plan.encoder_shape import Shape
 from tests import tiny
 from tests.reference import keep, same
 
@@ -86,3 +90,28 @@ def test_tokenizer_files(model: PreTrainedModel, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(UserError, match=r"tokenizer\.json: no such file.*AutoTokenizer"):
         pretrained.load(str(tmp_path))
+
+
+def _changed(folder: Path, to: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    change(content)
+    to.mkdir(exist_ok=True)
+    (to / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    return to
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda c: c.update(post_processor=None), "puts no special token before a text"),
+        (lambda c: c["model"]["vocab"].update(beyond=99_999), "has a token of number 99,999"),
+        (lambda c: c["model"]["vocab"].pop("[UNK]"), "cannot read a text|not a tokenizer file"),
+    ],
+)
+def test_tokenizers_that_do_not_fit(
+    change: Callable[[dict[str, Any]], object], said: str, tiny_folder: Path, tmp_path: Path
+) -> None:
+    shape = Shape.read(tiny_folder)
+    read_tokenizer(tiny_folder, shape)
+    with pytest.raises(UserError, match=said):
+        read_tokenizer(_changed(tiny_folder, tmp_path / "bad", change), shape)

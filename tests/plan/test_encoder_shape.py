@@ -55,3 +55,14 @@ def test_what_a_config_may_not_say(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(UserError, match=r"config\.json: "):
             Shape.read(file)
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "vocab_size", "hidden_size"])
+def test_sizes_that_no_encoder_has(key: str) -> None:
+    config = {
+        "model_type": "bert", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 32, "vocab_size": 100, "max_position_embeddings": 64,
+    }  # fmt: skip
+    assert Shape.of(config).layers == 2
+    with pytest.raises(UserError, match="no encoder has over"):
+        Shape.of(config | {key: 10**7})

@@ -104,3 +104,16 @@ def test_any_text_is_a_plan_or_a_mistake(text: str) -> None:
             parse(mended[1])
     else:
         assert parse(plan.text) == plan
+
+
+@pytest.mark.parametrize(
+    "text", ["late:" + "S" * 100_000, "late:" + "S" * 51, "pal:99999", "," * 9999]
+)
+def test_plans_that_nobody_means(text: str) -> None:
+    with pytest.raises(UserError):
+        parse(text, ("a", "b"), 6)
+
+
+def test_a_trunk_that_nobody_has() -> None:
+    with pytest.raises(UserError, match="a trunk has at most 200 layers"):
+        parse("full", ("a",), 10_000)

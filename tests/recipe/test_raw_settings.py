@@ -170,3 +170,32 @@ def test_a_dict_that_holds_itself() -> None:
 def test_settings_by_dotted_keys() -> None:
     nested = {"a": {"b": 1, "c": {"d": [1, {"e": 2}]}}, "f": {}, "g": None}
     assert flattened(nested) == {"a.b": 1, "a.c.d": [1, {"e": 2}], "f": {}, "g": None}
+
+
+def test_a_variable_stands_in_paths_only(
+    monkeypatch: pytest.MonkeyPatch, write: Write, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BOUGH_TEST_SECRET", "hush")
+    for override in (
+        "tasks.sst.labels=['${BOUGH_TEST_SECRET}', b]",
+        "plan=${BOUGH_TEST_SECRET}",
+        "tasks.sst.text=a ${BOUGH_TEST_SECRET:-x}",
+    ):
+        said = mistake(write(TEXT), override)
+        assert "names the variable BOUGH_TEST_SECRET; only paths may" in said
+        assert "hush" not in said
+
+
+def test_paths_keep_their_variables(
+    monkeypatch: pytest.MonkeyPatch, write: Write, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BOUGH_TEST_DATA", str(tmp_path))
+    recipe = Recipe.read(write(TEXT), ["data=${BOUGH_TEST_DATA:-elsewhere}"])
+    assert recipe.data == str(tmp_path.resolve())
+    again = tmp_path / "again.yaml"
+    again.write_text(recipe.dump())
+    assert "data: ${BOUGH_TEST_DATA}\n" in again.read_text()
+    assert Recipe.read(again) == recipe
+    monkeypatch.delenv("BOUGH_TEST_DATA")
+    assert "data needs the variable BOUGH_TEST_DATA" in mistake(again)
+    assert Recipe.read(again, unset="keep").data == "${BOUGH_TEST_DATA}"

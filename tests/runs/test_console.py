@@ -106,3 +106,10 @@ def test_which_display(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(for_terminal(), Panel)
     assert list(progress(range(3), 3, "counting")) == [0, 1, 2]
     assert list(progress(iter("ab"), None, "counting")) == ["a", "b"]
+
+
+def test_markup_and_escapes_in_names_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_scores({"dev": SCORES}, "runs/[/red]\x1b[2J:smile:")
+    told = capsys.readouterr().out
+    assert "runs/[/red]\\x1b[2J:smile:" in told
+    assert "\x1b[2J" not in told

@@ -74,3 +74,22 @@ def test_files_that_are_none(run: Run) -> None:
         write(run, header, lines)
         with pytest.raises(UserError, match=said):
             Answers.read(run, "t", "dev")
+
+
+def test_labels_that_are_formulas_go_round(run: Run) -> None:
+    task = Task(kind="classify", text="x", labels=("=1+1", "'=1+1", "-x"))
+    shares = np.array([[0.25, 0.5, 0.25], [0.5, 0.25, 0.25]])
+    named = Rows([("one",), ("two",)], [0, 2], ["@a", "-5"], "f.csv", [2, 3])
+    header, lines = table(task, named, Predictions(np.array([1, 0]), shares, None))
+    assert [line[:3] for line in lines] == [["'@a", "'=1+1", "''=1+1"], ["-5", "'-x", "'=1+1"]]
+    write(run, header, lines)
+    answers = Answers.read(run, "t", "dev")
+    assert (answers.ids, answers.labels) == (["@a", "-5"], ("=1+1", "'=1+1", "-x"))
+    assert (answers.truth.tolist(), answers.said.tolist()) == ([0, 2], [1, 0])
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "x", ""])
+def test_numbers_that_are_none(run: Run, value: str) -> None:
+    write(run, ["id", "label", "predicted"], [["a", 1.0, value]])
+    with pytest.raises(UserError, match="not a predictions file"):
+        Answers.read(run, "t", "dev")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -312,3 +313,60 @@ def test_a_second_process_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
     assert said == [(2, "bough: run: another process is writing this run; wait for it\n")] * 2
     assert run.finished
     assert load(run.folder).predict("Fine.")
+
+
+def test_one_wrong_bit_in_a_checkpoint_is_damage(tiny_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        train(folders.small(tiny_folder, steps=4), tmp_path / "run", display=Trouble(2, interrupt))
+    file = tmp_path / "run/checkpoint/state.pt"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"state.pt: is damaged"):
+        resume(tmp_path / "run")
+
+
+def test_another_tokenizer_is_refused_and_other_threads_are_told(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = shutil.copytree(tiny_folder, tmp_path / "encoder")
+    recipe = folders.small(tiny_folder, steps=4) | {"encoder": str(encoder)}
+    with pytest.raises(Stopped):
+        train(recipe, tmp_path / "run", display=Trouble(2, interrupt))
+    file = encoder / "tokenizer.json"
+    before = file.read_text()
+    file.write_text(before.replace('"lowercase":true', '"lowercase":false').replace(
+        '"lowercase": true', '"lowercase": false'))  # fmt: skip
+    assert file.read_text() != before
+    with pytest.raises(UserError, match="the tokenizer of encoder .* is another than when the run"):
+        resume(tmp_path / "run")
+    file.write_text(before)
+    environment = tmp_path / "run/environment.json"
+    facts = json.loads(environment.read_text())
+    assert len(facts["tokenizer"]) == len(facts["encoder"]) == 64
+    environment.write_text(json.dumps(facts | {"threads": 7}))
+    told: list[str] = []
+    display = Silent()
+    monkeypatch.setattr(display, "say", told.append)
+    assert resume(tmp_path / "run", display).finished
+    assert any("began with 7 threads and goes on with 1" in text for text in told)
+
+
+def test_a_second_interrupt_in_a_checkpoint_waits_for_it(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = torch.save
+
+    def interrupted(*arguments: Any) -> None:
+        interrupt()
+        interrupt()
+        save(*arguments)
+
+    recipe = folders.small(tiny_folder, steps=4)
+    whole = train(recipe, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", interrupted)
+        with pytest.raises(Stopped):
+            train(recipe, tmp_path / "run", display=Trouble(2, interrupt))
+    assert not list((tmp_path / "run/checkpoint").glob(".*"))
+    assert_same_run(whole, resume(tmp_path / "run"))

@@ -131,3 +131,24 @@ def test_the_log_is_cut_back(folder: Path) -> None:
 
 
 # What has a memory of its own, and the step after which it is lost (of 8, 4 in an epoch).
+
+
+@pytest.mark.parametrize("line", ["5", "null", "{}", "[]", '{"step": "x"}'])
+def test_lines_that_are_no_entries(tmp_path: Path, line: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(UserError, match="line 2: expected an entry of the log"):
+        list(Run(tmp_path).metrics())
+
+
+@pytest.mark.parametrize("content", ["[]", "5", "null", "{", "[" * 100_000])
+def test_files_that_hold_something_else(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cost.json").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=r"cost.json: (is damaged|not JSON)"):
+        _ = Run(tmp_path).cost
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe"])
+def test_a_plan_that_is_gone(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "plan.txt").write_bytes(content)
+    with pytest.raises(UserError, match=r"plan\.txt: is damaged"):
+        _ = Run(tmp_path).plan

@@ -145,3 +145,14 @@ def test_a_run_that_is_pruned_is_stopped_and_its_checkpoint_dropped(base, tmp_pa
     assert not run.finished
     assert not run.checkpoint.exists()
     assert not (tmp_path / "failures").exists()
+
+
+def test_code_in_the_folder_at_hand_is_not_run(base, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "torch.py").write_text("open('ran.txt', 'w').close()\n")
+    file = files.written(tmp_path, recipe={**base, "encoder": "nowhere/"}, vary={"plan": ["full"]})
+    monkeypatch.chdir(here)
+    result = conduct(file, out=tmp_path / "out")
+    assert result.failed == 1
+    assert not (here / "ran.txt").exists()

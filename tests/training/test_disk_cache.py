@@ -98,3 +98,22 @@ def test_a_wrong_limit_is_a_mistake(value: str, monkeypatch: pytest.MonkeyPatch)
     ) as caught:
         disk_limit()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("place", [-1, -500, 70, 10])
+def test_a_damaged_entry_is_not_computed_with(place: int, mapped: bool, cache: StateCache) -> None:
+    cache.save(KEYS[0], [({"name": "x"}, ROWS)], filled=False)
+    file = cache.folder / f"{KEYS[0]}-0.npy"
+    content = bytearray(file.read_bytes())
+    content[place] ^= 8
+    file.write_bytes(content)
+    assert cache.read(KEYS[0], (50, 10), mapped) is None
+
+
+def test_an_index_of_other_arrays_is_damage(cache: StateCache) -> None:
+    cache.save(KEYS[0], [({"name": "x"}, ROWS)], filled=False)
+    index = cache.folder / f"{KEYS[0]}.json"
+    index.write_text(index.read_text().replace('"x"', '"y"'))
+    assert cache.read(KEYS[0], (50, 10), False) is None
+    assert cache.damaged == 1

@@ -8,6 +8,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from bough.safe_text import shown
+
 ModelPath = Annotated[
     Path,
     typer.Argument(
@@ -19,5 +21,5 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def fail(sentence: str, code: int) -> NoReturn:
     """End with one sentence and this exit code."""
-    print(f"bough: {sentence}", file=sys.stderr)
+    print(f"bough: {shown(sentence)}", file=sys.stderr)
     raise SystemExit(code) from None

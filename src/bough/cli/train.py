@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from bough.cli.arguments import AsJson, fail
 from bough.errors import UserError
+from bough.safe_text import shown
 
 Set = Annotated[
     list[str] | None,
@@ -40,7 +42,7 @@ def init(
     from bough.data.init_recipe import init as write
 
     for line in write(files, out, text or (), label or ()).lines():
-        print(line)
+        print(shown(line))
 
 
 def train(
@@ -86,7 +88,7 @@ def train(
         else:
             run = start(experiment, folder, display=display)
     _print_scores(run.scores, run.folder)
-    print(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}")
+    print(shown(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}"))
 
 
 @contextmanager
@@ -112,7 +114,7 @@ def evaluate(
     """Score a run's best model on one of its splits."""
     from bough.training.train import judge
 
-    scores = judge(run, split)
+    scores = judge(run, split, lambda text: print(shown(text), file=sys.stderr))
     if as_json:
         print(json.dumps({split: scores}, indent=1))
     else:

@@ -151,7 +151,7 @@ def compare(
     """
     asked = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     runs, notes = groups.finished(groups.find_runs(asked))
-    recipes = [Recipe.read(run.recipe_file) for run in runs]
+    recipes = [Recipe.read(run.recipe_file, unset="keep") for run in runs]
     chosen = groups.common_tasks(runs, recipes, tasks)
     groups.check_rows(runs, recipes, chosen, split)
     variants, duplicates = groups.group(runs, recipes)

@@ -11,6 +11,8 @@ from bough.comparison.compare import AXES, Comparison
 from bough.comparison.groups import Variant
 from bough.comparison.verdict import verdict
 from bough.formatting import chance, number, seconds, size
+from bough.runs.console import plain_console
+from bough.safe_text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,7 +116,8 @@ def markdown(comparison: Comparison) -> str:
 
 def _escaped(text: str) -> str:
     """Text that Markdown takes as it is."""
-    for sign in "\\`*_<>|":
+    text = shown(text)
+    for sign in "\\`*_<>|[]&":
         text = text.replace(sign, "\\" + sign)
     return text
 
@@ -127,17 +130,13 @@ def _pipes(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def show(comparison: Comparison) -> None:
     """Verdict and tables, on standard output."""
-    from rich.console import Console
-
-    _print(comparison, Console(width=None if sys.stdout.isatty() else WIDTH))
+    _print(comparison, plain_console(width=None if sys.stdout.isatty() else WIDTH))
 
 
 def plain(comparison: Comparison) -> str:
     """The same as text."""
-    from rich.console import Console
-
     file = io.StringIO()
-    _print(comparison, Console(file=file, width=WIDTH, color_system=None))
+    _print(comparison, plain_console(file=file, width=WIDTH, color_system=None))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
@@ -146,19 +145,19 @@ def _print(comparison: Comparison, console: Console) -> None:
     from rich.table import Table
 
     headline, *lines = verdict(comparison).lines()
-    console.print(headline, style="bold", markup=False, highlight=False)
+    console.print(shown(headline), style="bold", highlight=False)
     for line in lines:
-        console.print(f"- {line}", markup=False, highlight=False)
+        console.print(shown(f"- {line}"), highlight=False)
     for title, (head, body) in _tables(comparison):
-        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+        table = Table(title=shown(title), title_justify="left", box=SIMPLE_HEAD)
         for i, heading in enumerate(head):
             table.add_column(_broken(heading), justify="right" if i else "left", overflow="fold")
         for row in body:
             table.add_row(*map(_broken, row))
-        console.print(table, markup=False)
-    console.print(foot(comparison), style="dim", markup=False, highlight=False)
+        console.print(table)
+    console.print(foot(comparison), style="dim", highlight=False)
 
 
 def _broken(text: str) -> str:
     """With the interval, or the p, in a line of its own: a terminal is narrow."""
-    return text.replace(" (", "\n(").replace(", p", "\np")
+    return shown(text).replace(" (", "\n(").replace(", p", "\np")

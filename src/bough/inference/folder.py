@@ -54,7 +54,7 @@ def read_metadata(folder: Path) -> tuple[Network, Tokenizer, int, dict[str, Any]
     except UserError as error:
         raise UserError(f"{folder / config.FILE}: {error}") from None
     facts = content.facts.model_dump(exclude_unset=True)
-    return network, read_tokenizer(folder), content.longest, facts
+    return network, read_tokenizer(folder, content.shape), content.longest, facts
 
 
 def find(source: str | Path | Run) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,9 @@ from bough.inference.input_files import (
 from bough.inference.load import load
 from bough.inference.model import Answer, Model, Text
 from bough.runs.console import progress
+from bough.safe_text import sheet_cell
+
+C1_CONTROLS = re.compile("[\x7f-\x9f\ud800-\udfff]")
 
 
 def answer_file(
@@ -125,7 +129,9 @@ class _JSONL:
 
     def write(self, label: str, answered: dict[str, Answer]) -> None:
         row = {"id": label} | {task: answer.plain() for task, answer in answered.items()}
-        self.file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        # JSON leaves some control characters bare; as its own escapes they are read back the same.
+        line = C1_CONTROLS.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(row, ensure_ascii=False))
+        self.file.write(line + "\n")
         if self.live:
             self.file.flush()
 
@@ -145,7 +151,10 @@ class _CSV:
     def write(self, label: str, answered: dict[str, Answer]) -> None:
         cells: dict[str, Any] = {}
         for task, answer in answered.items():
-            cells[task] = answer.label if answer.value is None else f"{answer.value:.4f}"
+            label = sheet_cell(answer.label or "")
+            cells[task] = label if answer.value is None else f"{answer.value:.4f}"
             if answer.score is not None:
                 cells[f"{task}.score"] = f"{answer.score:.4f}"
-        self.table.writerow([label, *(cells.get(column, "") for column in self.columns)])
+        self.table.writerow(
+            [sheet_cell(label), *(cells.get(column, "") for column in self.columns)]
+        )

@@ -16,20 +16,25 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough.errors import UserError
+from bough.plan.encoder_shape import Shape
+
+
+def weight_files(folder: Path) -> list[Path]:
+    index, old = folder / "model.safetensors.index.json", folder / "pytorch_model.bin"
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    if index.is_file():
+        return read_index(index)
+    if old.is_file():
+        return [old]
+    raise UserError(f"{folder}: no model.safetensors there; an encoder folder has one")
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    index = folder / "model.safetensors.index.json"
-    if (folder / "model.safetensors").is_file():
-        files = [folder / "model.safetensors"]
-    elif index.is_file():
-        files = read_index(index)
-    elif (folder / "pytorch_model.bin").is_file():
-        return read_bin(folder / "pytorch_model.bin")
-    else:
-        raise UserError(f"{folder}: no model.safetensors there; an encoder folder has one")
     tensors: dict[str, Tensor] = {}
-    for file in files:
+    for file in weight_files(folder):
+        if file.suffix == ".bin":
+            return read_bin(file)
         try:
             tensors |= load_file(file)
         except (SafetensorError, OSError) as error:
@@ -60,7 +65,7 @@ def read_bin(file: Path) -> dict[str, Tensor]:
         ) from None
 
 
-def read_tokenizer(folder: Path) -> Tokenizer:
+def read_tokenizer(folder: Path, shape: Shape) -> Tokenizer:
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise UserError(
@@ -69,8 +74,43 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         )
     try:
         tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # tokenizers raises plain Exception
+    except BaseException as error:  # tokenizers raises plain Exception, and worse from its core
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
         raise UserError(f"{file}: not a tokenizer file ({error})") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    _check(tokenizer, shape, file)
     return tokenizer
+
+
+def _check(tokenizer: Tokenizer, shape: Shape, file: Path) -> None:
+    """That its tokens are rows of the encoder's tables, and each text begins with a special one."""
+    try:
+        # Signs that no vocabulary has: what stands for them must be there.
+        texts = [tokenizer.encode(text) for text in ("a text", "\ue000 \U0010fffd")]
+        pair = tokenizer.encode("one", "other")
+    except BaseException as error:  # tokenizers raises plain Exception, and worse from its core
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise UserError(f"{file}: cannot read a text ({error})") from None
+    for encoding in (*texts, pair):
+        if sum(encoding.special_tokens_mask) == len(encoding.ids) and encoding is not texts[1]:
+            raise UserError(f"{file}: makes no tokens of a text; save the encoder's tokenizer anew")
+        if not encoding.special_tokens_mask[:1] == [1]:
+            raise UserError(
+                f"{file}: puts no special token before a text, as [CLS]; save the encoder's "
+                "tokenizer anew, with its post-processor"
+            )
+    vocabulary = tokenizer.get_vocab()
+    largest = max([*vocabulary.values(), *(i for e in (*texts, pair) for i in e.ids)])
+    if largest >= shape.vocabulary:
+        raise UserError(
+            f"{file}: has a token of number {largest:,}, and the encoder knows "
+            f"{shape.vocabulary:,}; it is of another encoder"
+        )
+    if shape.types > 1 and max(pair.type_ids) >= shape.types:
+        raise UserError(
+            f"{file}: numbers the texts of a pair up to {max(pair.type_ids)}, and the encoder "
+            f"knows {shape.types}; it is of another encoder"
+        )

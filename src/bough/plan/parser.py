@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bough.errors import UserError
+from bough.errors import UserError, shorten
 from bough.plan.terms import WORDS, PlanBuilder, PlanError, word
 from bough.plan.types import KINDS, Names, ParsedPlan, named
 from bough.recipe.validation import TASK_NAME
+
+MOST_LETTERS, MOST_LAYERS = 5000, 200  # of a line that a person could mean, and of a trunk
 
 
 def parse(
@@ -34,6 +36,10 @@ def parse(
         return _read_mapping(source, PlanBuilder(tasks, layers, heads)).parsed(pooled)
     if not isinstance(source, str):
         raise UserError(f"a plan is a line of text or a mapping, not {source!r}; say 'full'")
+    if len(source) > MOST_LETTERS:
+        raise UserError(
+            f"plan {shorten(source)}: {len(source):,} letters; a plan has at most {MOST_LETTERS:,}"
+        )
     terms = _cut(source, tasks)
     builder = PlanBuilder(tasks, layers, heads)
     bad, error = _read_line(terms, builder)
@@ -63,6 +69,8 @@ def _check(tasks: tuple[str, ...], layers: int, heads: int) -> None:
             raise UserError(f"task {task!r} is named twice; give every task a name of its own")
     if layers < 1 or heads < 1:
         raise UserError(f"a trunk needs at least one layer and one head, not {layers} and {heads}")
+    if layers > MOST_LAYERS:
+        raise UserError(f"a trunk has at most {MOST_LAYERS} layers, not {shorten(layers)}")
 
 
 def _cut(text: str, tasks: Sequence[str]) -> list[str]:

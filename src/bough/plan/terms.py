@@ -30,6 +30,7 @@ FORMS = (
     "feed:a>b, feed~:a>b, frozen"
 )
 NUMBER = r"(-?[0-9]{1,6})"
+MOST_LATE, MOST_SIZE = 50, 2**12  # of late layers, and of an adapter; more is a slip of the pen
 
 
 def word(term: str) -> str:
@@ -150,6 +151,9 @@ class PlanBuilder:
             letters = re.sub("[^IS]", "", pattern.upper()) or "S"
             reason = f"{term!r} needs a letter for every late layer: S (shared) or I (one per task)"
             raise PlanError(reason, f"late:{letters}{slash}{groups}")
+        if len(pattern) > MOST_LATE:
+            reason = f"{len(pattern):,} late layers are more than {MOST_LATE}"
+            raise PlanError(reason, f"late:{pattern[:MOST_LATE]}{slash}{groups}")
         shared = self.partition(slash + groups, term) if slash else self.all
         self.late = len(pattern)
         for n, letter in enumerate(pattern, 1):
@@ -171,6 +175,11 @@ class PlanBuilder:
             least = self.heads if kind == "pal" else 1
             raise PlanError(
                 f"the size in {term!r} must be at least 1", form.replace("#", f"{least}")
+            )
+        if size > MOST_SIZE:
+            raise PlanError(
+                f"the size in {term!r} is more than {MOST_SIZE:,}",
+                form.replace("#", f"{MOST_SIZE}"),
             )
         heads = self.heads_of_pal(size, match[3], term, form) if kind == "pal" else 0
         first, last = 1, self.layers

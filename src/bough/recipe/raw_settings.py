@@ -1,7 +1,8 @@
 """Settings as the user wrote them, before they are a recipe, and where each value came from.
 
 A file or a dict with its variables filled in and its overrides applied. What pydantic has against
-them becomes one sentence that leads back to the line or the `--set`.
+them becomes one sentence that leads back to the line or the `--set`. A variable may only stand in a
+path: all else that a recipe says is shown with the model, and an environment holds secrets.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -27,6 +28,9 @@ from bough.user_paths import read_bytes
 Keys = Callable[[yaml.Path], Mapping[str, FieldInfo] | None]
 """The keys that may stand at a place; None where the user names them."""
 
+Variables = Callable[[yaml.Path], Literal["fill", "refuse", "leave"]]
+"""What becomes of the variables in the text at a place."""
+
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\})?")
 
 
@@ -40,6 +44,9 @@ class RawSettings:
     folder: Path | None  # of the file, if it is one
     keys: Keys
     kind: str = "recipe"
+    variables: Variables = lambda path: "refuse"
+    unset: Literal["error", "keep"] = "error"  # what a variable does that has no value
+    written: dict[yaml.Path, str] = field(default_factory=dict)  # texts that named variables
 
     @classmethod
     def read(
@@ -48,16 +55,18 @@ class RawSettings:
         keys: Keys,
         kind: str = "recipe",
         needed: str = "tasks",
+        variables: Variables = lambda path: "refuse",
+        unset: Literal["error", "keep"] = "error",
     ) -> RawSettings:
         """The settings in a file or a dict; `needed` is the key that they must have."""
         if isinstance(source, Mapping):
-            settings = cls({}, f"the {kind}", {}, None, keys, kind)
+            settings = cls({}, f"the {kind}", {}, None, keys, kind, variables, unset)
             value: Any = source
         elif isinstance(source, str | os.PathLike):
             path = Path(source)
             value, lines = yaml.parse(_text(path), str(path))
             origins = {key: f"{path} line {line}" for key, line in lines.items()}
-            settings = cls({}, str(path), origins, path.parent, keys, kind)
+            settings = cls({}, str(path), origins, path.parent, keys, kind, variables, unset)
         else:
             expected = f"a {kind} is a file, a dict or a {kind.capitalize()}"
             raise UserError(f"{expected}, not {shorten(source)}")
@@ -78,6 +87,10 @@ class RawSettings:
             raise UserError(f"{self.name} holds itself or is nested too deeply") from None
 
     def _fill(self, text: str, path: yaml.Path) -> str:
+        how = self.variables(path)
+        if how == "leave":
+            return text
+
         def fill(match: re.Match[str]) -> str:
             name, default = match[1], match[2]
             if match[0] == "$${":
@@ -87,15 +100,30 @@ class RawSettings:
                     f"{self.where(path)}: {dotted(path)} is {shorten(text)}; write a variable as "
                     "${NAME} or ${NAME:-default}, and a bare ${ as $${"
                 )
+            if how == "refuse":
+                raise UserError(
+                    f"{self.where(path)}: {dotted(path)} names the variable {name}; only paths may "
+                    "(encoder, data, train, dev, test), for the rest is shown with the model: "
+                    "write the value itself, and a bare ${ as $${"
+                )
             value = os.environ.get(name)
             if value is None and default is None:
+                if self.unset == "keep":
+                    return match[0]
                 raise UserError(
                     f"{self.where(path)}: {dotted(path)} needs the variable {name}, which is not "
                     f"set; export {name}=..., or write ${{{name}:-default}}"
                 )
+            if value:  # the default is no secret, and is kept in its place
+                named.append(name)
             return value or default or ""
 
-        return _VARIABLE.sub(fill, text)
+        named: list[str] = []
+        filled = _VARIABLE.sub(fill, text)
+        self.written.pop(path, None)
+        if named:
+            self.written[path] = text
+        return filled
 
     def override(self, text: str) -> None:
         """Apply one `a.b=c`; the value is read as YAML."""
@@ -201,6 +229,31 @@ class RawSettings:
 
 
 _TAGS = ("<>", "[]")  # brackets of a tag of ours, and of pydantic's "[key]"
+
+
+def unresolved(written: str, value: str) -> str | None:
+    """The text with its variables still named, if from anywhere it gives this value again."""
+
+    def bare(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if name is None:
+            return match[0]
+        # Without its default: where the variable is not set, that is to be said.
+        return f"${{{name}}}" if os.environ.get(name) else escaped(default or "")
+
+    def fill(match: re.Match[str]) -> str:
+        return "${" if match[1] is None else os.environ.get(match[1], "")
+
+    kept = _VARIABLE.sub(bare, written)
+    filled = _VARIABLE.sub(fill, kept)
+    place = os.path.expanduser(filled)
+    same = filled == value or (os.path.isabs(place) and os.path.realpath(place) == value)
+    return kept if same else None
+
+
+def escaped(text: str) -> str:
+    """A text in which no variable is meant, as settings write it."""
+    return text.replace("${", "$${")
 
 
 def _no_key(path: yaml.Path, known: Mapping[str, object], kind: str) -> str:

@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
 from bough.recipe import methods, yaml
-from bough.recipe.raw_settings import RawSettings, mapped
+from bough.recipe.raw_settings import RawSettings, escaped, mapped, unresolved
 from bough.recipe.sources import Hub, Limit
 from bough.recipe.tasks import SPLITS, Task
 from bough.recipe.validation import TASK_NAME, Consistent, misfit
@@ -206,18 +206,22 @@ class Recipe(Consistent):
 
     _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found
     _data_origin: str = PrivateAttr("the recipe")  # where `data` was set, for the same case
+    _written: dict[yaml.Path, str] = PrivateAttr(default_factory=dict)  # paths that name variables
 
     @classmethod
     def read(
         cls,
         source: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
         overrides: Sequence[str] = (),
+        unset: Literal["error", "keep"] = "error",
     ) -> Recipe:
         """A recipe, read and checked.
 
         Args:
             source: A YAML file, a mapping of the same keys, or another recipe.
             overrides: Settings `a.b=c`, as those of `bough train --set`.
+            unset: What a variable in a path does that is not set: `keep` leaves it standing, for
+                those who do not read the data.
 
         Raises:
             UserError: With the line, the key and the near miss.
@@ -226,9 +230,12 @@ class Recipe(Consistent):
             if not overrides:
                 return source
             data = mapped(source, lambda text, _: text)
-            raw = RawSettings(data, "the recipe", {}, source._folder, _keys)
+            raw = RawSettings(
+                data, "the recipe", {}, source._folder, _keys, variables=_variables,
+                written=dict(source._written),
+            )  # fmt: skip
         else:
-            raw = RawSettings.read(source, _keys)
+            raw = RawSettings.read(source, _keys, variables=_variables, unset=unset)
         for override in overrides:
             raw.override(override)
         try:
@@ -237,6 +244,7 @@ class Recipe(Consistent):
             raise raw.user_error(fault.errors()) from None
         recipe._folder = raw.folder
         recipe._data_origin = raw.where(("data",))
+        recipe._written = raw.written
         folder = recipe._data_folder()
         if folder is not None:
             tasks = {name: recipe._placed(task, folder) for name, task in recipe.tasks.items()}
@@ -273,8 +281,16 @@ class Recipe(Consistent):
         return {name: weights.get(name, task.weight) for name, task in self.tasks.items()}
 
     def dump(self) -> str:
-        """The recipe as YAML, every key present; reading it gives an equal recipe."""
-        return yaml.write(mapped(self, lambda text, _: text.replace("${", "$${")))
+        """The recipe as YAML, every key present; reading it gives an equal recipe.
+
+        Paths that were written with variables name them still, where that leads to the same place.
+        """
+
+        def text(value: str, path: yaml.Path) -> str:
+            kept = unresolved(self._written[path], value) if path in self._written else None
+            return escaped(value) if kept is None else kept
+
+        return yaml.write(mapped(self, text))
 
     def _candidates(self) -> list[Path]:
         folders = [place(self.data, Path.cwd())]
@@ -348,6 +364,15 @@ _METHODS: dict[str, Callable[[str], object]] = {
 def schema() -> dict[str, Any]:
     """JSON schema of a recipe."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
+
+
+def _variables(path: yaml.Path) -> Literal["fill", "refuse"]:
+    match path:
+        case ("encoder" | "data",):
+            return "fill"
+        case ("tasks", _, split) | ("tasks", _, split, "hub") if split in SPLITS:
+            return "fill"
+    return "refuse"
 
 
 def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:

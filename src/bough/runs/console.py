@@ -21,6 +21,8 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
+from bough.safe_text import shown
+
 T = TypeVar("T")
 NO_METRICS = ("metric", "loss", "rows", "interval")
 
@@ -89,7 +91,7 @@ class Lines(_Speaking):
         self.next = 0.0
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(shown(text), file=sys.stderr, flush=True)
 
     def step(self, moment: Moment) -> None:
         now = time.monotonic()
@@ -107,7 +109,7 @@ class Panel(_Speaking):
     """Progress, losses and scores, redrawn in place."""
 
     def __init__(self, console: Console | None = None):
-        self.console = console or Console(stderr=True)
+        self.console = console or plain_console(stderr=True)
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -119,7 +121,7 @@ class Panel(_Speaking):
         self.live: Live | None = None
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(shown(text), highlight=False, markup=False)
 
     def step(self, moment: Moment) -> None:
         if self.live is None:
@@ -128,7 +130,7 @@ class Panel(_Speaking):
         loss_column, passes = (Column(name, justify="right") for name in ("loss", "passes"))
         table = Table("", loss_column, passes, box=None, padding=(0, 2), show_edge=False)
         for task, loss in moment.losses.items():
-            table.add_row(task, f"{loss:.3f}", f"{moment.passes[task]:.2f}")
+            table.add_row(shown(task), f"{loss:.3f}", f"{moment.passes[task]:.2f}")
         self.progress.update(
             self.bar,
             total=moment.steps,
@@ -144,11 +146,16 @@ class Panel(_Speaking):
             self.live = None
 
 
+def plain_console(**options: Any) -> Console:
+    """A console to which brackets and colons in a text are signs like others."""
+    return Console(markup=False, emoji=False, **options)
+
+
 def print_scores(scores: Mapping[str, Any], title: str) -> None:
     """A table of every split's scores, on standard output."""
-    console = Console()
+    console = plain_console()
     for split, judged in scores.items():
-        table = Table(title=f"{title}: {split}", title_justify="left", box=SIMPLE_HEAD)
+        table = Table(title=shown(f"{title}: {split}"), title_justify="left", box=SIMPLE_HEAD)
         for heading in ("task", "metric", "score", "95 % interval", "rows", "other metrics"):
             right = heading in ("score", "rows")
             table.add_column(heading, justify="right" if right else "left")
@@ -158,7 +165,7 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
             others = "  ".join(f"{k} {v:.3f}" for k, v in rest.items())
             between = " - ".join(f"{end:.3f}" for end in score.get("interval", ()))
             value, number = f"{score[metric]:.3f}", f"{score['rows']:,}"
-            table.add_row(name, metric, value, between, number, others)
+            table.add_row(shown(name), metric, value, between, number, others)
         means = f"raw {judged['raw']:.3f}   normalised {judged['normalised']:.3f}"
         console.print(table)
         console.print(means, highlight=False)
@@ -168,7 +175,7 @@ def progress(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:
     """The same items with a bar on standard error, where someone watches."""
     if not sys.stderr.isatty():
         return items
-    return track(items, what, total, console=Console(stderr=True), transient=True)
+    return track(items, what, total, console=plain_console(stderr=True), transient=True)
 
 
 def for_terminal() -> Display:

@@ -21,6 +21,7 @@ from bough.plan.plan import Plan
 from bough.recipe.quora_caveat import contaminated
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.model_facts import Facts, texts_of
+from bough.safe_text import markdown, shown
 from bough.templates import environment
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
@@ -38,7 +39,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> 
     front = _front(tasks, facts, scores)
     templates = environment("bough.runs")
     templates.filters |= {"cell": _cell, "code": _code, "listed": listed, "literal": _literal,
-                          "plain": _plain, "thousands": "{:,.0f}".format}  # fmt: skip
+                          "plain": markdown, "thousands": "{:,.0f}".format}  # fmt: skip
     return templates.get_template("card.md").render(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
         version=__version__,
@@ -135,17 +136,12 @@ def _scores(tasks: Mapping[str, Task], facts: Facts) -> list[dict[str, Any]]:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|")
-
-
-def _plain(text: str) -> str:
-    """Text of the user that Markdown is to show as it is."""
-    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", re.sub(r"\s+", " ", text))
+    return re.sub(r"\s+", " ", shown(text)).replace("|", "\\|")
 
 
 def _code(text: str) -> str:
-    return "`" + text.replace("`", "'") + "`"
+    return "`" + re.sub(r"\s+", " ", shown(text)).replace("`", "'") + "`"
 
 
 def _literal(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return shown(json.dumps(text, ensure_ascii=False))

@@ -6,6 +6,7 @@ This module knows the file's form, for those who write it and those who read it.
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from bough.data.checked_rows import Rows
 from bough.errors import UserError
 from bough.recipe.tasks import Task
 from bough.runs.run_dir import Run
+from bough.safe_text import from_sheet, sheet_cell
 from bough.scoring.statistics import Floats
 
 if TYPE_CHECKING:  # reading them must not load torch
@@ -24,9 +26,9 @@ if TYPE_CHECKING:  # reading them must not load torch
 
 def table(task: Task, rows: Rows, predictions: Predictions) -> tuple[list[str], list[list[Any]]]:
     """The file's header and lines: id, label if known, answer, and each class's probability."""
-    labels = list(task.labels or ())
+    labels = [sheet_cell(label) for label in task.labels or ()]
     header = ["id", *(["label"] if rows.labels is not None else []), "predicted"]
-    header += [f"p({label})" for label in labels]
+    header += [f"p({label})" for label in task.labels or ()]
     probabilities = predictions.probabilities
     lines = []
     for i, row in enumerate(rows.ids):
@@ -36,7 +38,7 @@ def table(task: Task, rows: Rows, predictions: Predictions) -> tuple[list[str], 
         if rows.labels is not None:
             truth = [labels[int(rows.labels[i])] if labels else rows.labels[i]]
         shares = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[i]]
-        lines.append([row, *truth, answer, *shares])
+        lines.append([sheet_cell(row), *truth, answer, *shares])
     return header, lines
 
 
@@ -67,12 +69,23 @@ class Answers:
         columns = dict(zip(header, zip(*rows, strict=True), strict=True))
         labels = tuple(name[2:-1] for name in header if name.startswith("p("))
         try:
+            ids = list(map(from_sheet, columns["id"]))
             if not labels:
-                truth, said = (np.array(columns[c], float) for c in ("label", "predicted"))
-                return cls(list(columns["id"]), truth, said, (), None)
+                truth, said = (_numbers(columns[c]) for c in ("label", "predicted"))
+                return cls(ids, truth, said, (), None)
             place = {label: i for i, label in enumerate(labels)}
-            truth, said = (np.array([place[v] for v in columns[c]]) for c in ("label", "predicted"))
-            shares = np.array([columns[f"p({label})"] for label in labels], float).T
-            return cls(list(columns["id"]), truth, said, labels, shares)
+            truth, said = (
+                np.array([place[from_sheet(cell)] for cell in columns[column]])
+                for column in ("label", "predicted")
+            )
+            shares = np.array([_numbers(columns[f"p({label})"]) for label in labels]).T
+            return cls(ids, truth, said, labels, shares)
         except (KeyError, ValueError) as fault:
             raise UserError(f"{file}: not a predictions file ({fault})") from None
+
+
+def _numbers(cells: Sequence[str]) -> Floats:
+    values = np.array(cells, float)
+    if not np.isfinite(values).all():
+        raise ValueError("a number that is not finite")
+    return values

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from bough.errors import UserError
+from bough.errors import UserError, shorten
 from bough.files import Content, clear_parts, explained, write_atomically
 from bough.runs.lock import locked
 
@@ -68,7 +68,16 @@ class Run:
 
     @property
     def plan(self) -> str:
-        return (self.folder / "plan.txt").read_text(encoding="utf-8").splitlines()[0]
+        file = self.folder / "plan.txt"
+        try:
+            first = file.read_text(encoding="utf-8").partition("\n")[0].strip()
+        except FileNotFoundError:
+            raise UserError(f"{file}: not there; the run has not begun") from None
+        except ValueError:
+            first = ""
+        if not first:
+            raise UserError(f"{file}: is damaged, expected the plan; train the run anew")
+        return first
 
     @property
     def scores(self) -> dict[str, Any]:
@@ -93,23 +102,30 @@ class Run:
                 continue
             try:
                 entry = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 if number == len(lines):
                     return
                 raise UserError(
                     f"{file}, line {number}: not JSON ({line[:60].decode(errors='replace')!r}); "
                     "remove that line, or train the run anew"
                 ) from None
+            if not isinstance(entry, dict) or not isinstance(entry.get("step"), int):
+                raise UserError(
+                    f"{file}, line {number}: expected an entry of the log with its step, not "
+                    f"{shorten(entry)}; remove that line, or train the run anew"
+                )
             yield entry
 
     def _json(self, name: str) -> dict[str, Any]:
         file = self.folder / name
         try:
-            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(f"{file}: not there; the run is not finished") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{file}: not JSON ({error})") from None
+        if not isinstance(content, dict):
+            raise UserError(f"{file}: is damaged, it holds {shorten(content)}; train the run anew")
         return content
 
 

@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bough.errors import UserError
-from bough.runs.console import by_metric, one_line
+from bough.runs.console import by_metric, one_line, plain_console
 from bough.runs.run_dir import Run
+from bough.safe_text import shown
 from bough.scoring.metrics import AGGREGATES
 from bough.survey.cells import RunSpec
 
@@ -77,7 +78,7 @@ class Progress:
             self.show(running)
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(shown(text), file=sys.stderr, flush=True)
 
     def show(self, running: Sequence[RunSpec]) -> None:
         pass
@@ -98,7 +99,7 @@ class Progress:
 
     def table(self) -> Table:
         """A line per cell: how many runs, and the means of their dev scores."""
-        table = Table(box=SIMPLE_HEAD, title=self.title, title_justify="left")
+        table = Table(box=SIMPLE_HEAD, title=shown(self.title), title_justify="left")
         table.add_column("cell", no_wrap=True)
         table.add_column("runs", justify="right")
         means = [(name, "mean") for name in AGGREGATES]
@@ -118,14 +119,14 @@ class Progress:
 class LiveProgress(Progress):
     """The same as a table that is redrawn in place."""
 
-    console: Console = field(default_factory=lambda: Console(stderr=True))
+    console: Console = field(default_factory=lambda: plain_console(stderr=True))
 
     def __post_init__(self) -> None:
         self.live = Live(console=self.console, refresh_per_second=2, transient=True)
         self.live.start()
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(shown(text), highlight=False, markup=False)
 
     def show(self, running: Sequence[RunSpec]) -> None:
         counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n)

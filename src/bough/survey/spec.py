@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
 from bough.recipe import yaml
-from bough.recipe.raw_settings import RawSettings, mapped
+from bough.recipe.raw_settings import RawSettings, escaped, mapped
 from bough.recipe.recipe import Recipe
 from bough.recipe.validation import misfit
 from bough.survey.cells import SEED, Overrides, RunSpec, check_name, grid, with_overrides
@@ -120,13 +120,13 @@ class Survey(_Strict):
         """A survey from a file or a dict, its base recipe within it."""
         if isinstance(source, Survey):
             return source
-        settings = RawSettings.read(source, _keys, "survey", "recipe")
+        settings = RawSettings.read(source, _keys, "survey", "recipe", _variables)
         try:
             survey = cls.model_validate(settings.data)
         except ValidationError as fault:
             raise settings.user_error(fault.errors()) from None
         recipe = _base(survey.recipe, settings.folder, settings.name)
-        return survey.model_copy(update={"recipe": mapped(recipe, lambda text, _: text)})
+        return survey.model_copy(update={"recipe": mapped(recipe, lambda text, _: escaped(text))})
 
     def resolved(self, budget: str | None = None, threads: int | None = None) -> Survey:
         """One size of it, every cell written out, on a base that is complete."""
@@ -160,7 +160,7 @@ class Survey(_Strict):
             raise UserError(f"{SEED} cannot vary by itself; name the seeds in `seeds`")
         return self.model_copy(
             update={
-                "recipe": mapped(base, lambda text, _: text),
+                "recipe": mapped(base, lambda text, _: escaped(text)),
                 "fixed": {},
                 "vary": {},
                 "cells": cells,
@@ -194,7 +194,12 @@ class Survey(_Strict):
 
     def dump(self) -> str:
         """The survey as YAML; reading it gives an equal survey."""
-        return yaml.write(mapped(self, lambda text, _: text.replace("${", "$${")))
+        return yaml.write(mapped(self, lambda text, _: text))
+
+
+def _variables(path: yaml.Path) -> Literal["fill", "leave"]:
+    """The variables of a survey are its recipes', which fill them in or refuse them."""
+    return "fill" if path in (("recipe",), ("recipe", "data")) else "leave"
 
 
 def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:

@@ -12,17 +12,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from bough.comparison.groups import find_runs, finished, group
 from bough.errors import UserError, listed, nearest
 from bough.machine_limits import cores
 from bough.recipe.recipe import Recipe
+from bough.runs.console import plain_console
+from bough.safe_text import shown
 from bough.survey import cells
 from bough.survey.cells import RunSpec
 from bough.survey.launcher import GridScheduler, Keep, Launcher
@@ -30,6 +30,9 @@ from bough.survey.progress import LiveProgress, Progress
 from bough.survey.search import SearchScheduler, corners
 from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True)
@@ -127,14 +130,14 @@ def show(
     if survey.search is not None:
         console.print(f"a search of {survey.search.trials} trials over:")
         for key, values in survey.search.space.items():
-            console.print(f"  {key}: {values}", markup=False)
+            console.print(shown(f"  {key}: {values}"))
         return
-    table = Table(box=SIMPLE_HEAD, title=str(folder.path), title_justify="left")
+    table = Table(box=SIMPLE_HEAD, title=shown(str(folder.path)), title_justify="left")
     for heading in ("run", "state", "what sets it apart"):
         table.add_column(heading)
     for spec in chosen(survey, only):
         keys = ", ".join(f"{key}: {value}" for key, value in survey.cells[spec.cell].items())
-        table.add_row(*map(Text, (spec.name, folder.state(spec.name), keys)))
+        table.add_row(*map(shown, (spec.name, folder.state(spec.name), keys)))
     console.print(table)
     console.print(f"{len(survey.cells)} cells x {len(survey.seeds)} seeds")
 
@@ -199,13 +202,13 @@ def baseline(folder: SurveyDir, survey: Survey) -> str | None:
     if not any(run.finished for run in of_cell):
         return survey.baseline
     runs, _ = finished(find_runs([folder.path]))
-    variants, _ = group(runs, [Recipe.read(run.recipe_file) for run in runs])
+    variants, _ = group(runs, [Recipe.read(run.recipe_file, unset="keep") for run in runs])
     return next((v.label for v in variants if of_cell & {*v.runs}), survey.baseline)
 
 
 def _console() -> Console:
     """As wide as the terminal; wide enough for the tables where there is none."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    return plain_console(highlight=False, width=None if sys.stdout.isatty() else 140)
 
 
 def _print_best(scheduler: SearchScheduler, console: Console) -> None:
@@ -214,4 +217,4 @@ def _print_best(scheduler: SearchScheduler, console: Console) -> None:
     for name, values, keys in scheduler.best():
         reached = "  ".join(f"{aim} {value:.4g}" for aim, value in zip(aims, values, strict=True))
         settings = "  ".join(f"{key}={value}" for key, value in keys.items())
-        console.print(f"  {name}  {reached}  ({settings})", markup=False)
+        console.print(shown(f"  {name}  {reached}  ({settings})"))

@@ -1,7 +1,8 @@
 """The disk cache of states: arrays by key, in a folder of bounded size.
 
-An entry is `<key>-<number>.npy` for each array, then `<key>.json`, which says what they are and
-comes last: an entry is whole or absent. The entries used longest ago are the first to go.
+An entry is `<key>-<number>.npy` for each array, then `<key>.json`, which says what they are, with
+their checksums, and comes last: an entry is whole or absent, and a damaged one is removed and
+counted. The entries used longest ago are the first to go.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import re
 import shutil
 import time
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -54,6 +56,7 @@ class StateCache:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.damaged = 0  # entries that were found so, and removed
 
     def read(
         self, key: str, shape: tuple[int, int], mapped: bool
@@ -62,13 +65,22 @@ class StateCache:
         index = self.folder / f"{key}.json"
         out = []
         try:
-            for number, what in enumerate(json.loads(index.read_text(encoding="utf-8"))):
+            content = json.loads(index.read_text(encoding="utf-8"))
+            if isinstance(content, list):  # of a bough that wrote no checksums
+                return None
+            for number, what in enumerate(content["arrays"]):
                 rows = np.load(self._file(key, number), mmap_mode="c" if mapped else None)
                 if rows.shape != shape:
                     return None
                 out.append((what, torch.from_numpy(rows)))
+            if content["crc32"] != _checksum(out):
+                raise ValueError("not what was written")
             os.utime(index)
-        except (OSError, EOFError, ValueError, KeyError):  # absent, empty or cut off
+        except OSError:  # absent
+            return None
+        except Exception:  # whatever the readers stumble over first, in bytes that are none
+            index.unlink(missing_ok=True)
+            self.damaged += 1
             return None
         return out
 
@@ -95,7 +107,8 @@ class StateCache:
                 os.fsync(opened.fileno())
             os.replace(self._aside(file), file)
         index = self.folder / f"{key}.json"
-        self._aside(index).write_text(json.dumps([what for what, _ in entry]), encoding="utf-8")
+        content = {"arrays": [what for what, _ in entry], "crc32": _checksum(entry)}
+        self._aside(index).write_text(json.dumps(content), encoding="utf-8")
         os.replace(self._aside(index), index)
 
     def clear_unfinished(self, key: str) -> None:
@@ -135,3 +148,13 @@ class StateCache:
 
     def _aside(self, file: Path) -> Path:
         return file.with_name(f".{file.name}.{os.getpid()}.part")
+
+
+def _checksum(entry: Sequence[tuple[dict[str, Any], Tensor]]) -> int:
+    """Of all that an entry is: what its arrays are, their type, and every number in them."""
+    total = 0
+    for what, rows in entry:
+        kind = [json.loads(json.dumps(what)), str(rows.dtype), rows.is_contiguous()]
+        total = zlib.crc32(json.dumps(kind).encode(), total)
+        total = zlib.crc32(rows.contiguous().numpy().data, total)
+    return total

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from bough.recipe.tasks import SPLITS
 from bough.runs.console import Display, Silent, progress
 from bough.runs.run_dir import Run, Writer
 from bough.scoring.evaluate import predict, score
-from bough.training.trainer import FORM, Failed, Trainer
+from bough.training.trainer import FORM, Failed, Trainer, changed_rows
 
 
 def train(
@@ -79,12 +80,22 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
     return run
 
 
-def judge(folder: str | os.PathLike[str], split: str) -> dict[str, Any]:
-    """Scores of a run's best model on one of its recipe's splits, with intervals."""
+def judge(
+    folder: str | os.PathLike[str], split: str, say: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
+    """Scores of a run's best model on one of its recipe's splits, with intervals.
+
+    Rows that are not those of the run are judged on, too; `say` is told.
+    """
     run = Run.open(folder)
     if split not in SPLITS:
         raise UserError(f"--split {split!r}: expected {', '.join(SPLITS)}")
     data = Data.gather(Recipe.read(run.recipe_file), [split])
+    for name, _, source in changed_rows(run, data):
+        say(
+            f"the {split} rows of task {name!r} ({source}) are not those that the run was judged "
+            "on: its scores are of other rows than these"
+        )
     model = load_torch(run)
     every = data.examples(split, model.tokenizer, model.longest)
     examples = {name: source for name, source in every.items() if source.targets is not None}
@@ -112,6 +123,7 @@ def _state(run: Run) -> dict[str, Any] | None:
     if not run.checkpoint.is_file():
         return None
     try:
+        _check_sums(run.checkpoint)
         state = torch.load(run.checkpoint, map_location="cpu", weights_only=True)
     except Exception:  # what the reader of pickles stumbles over first, in bytes that are none
         raise UserError(f"{run.checkpoint}: is damaged; train the recipe anew") from None
@@ -121,6 +133,13 @@ def _state(run: Run) -> dict[str, Any] | None:
             "one, or train the recipe anew"
         )
     return state
+
+
+def _check_sums(checkpoint: Path) -> None:
+    """Torch writes a checksum with each tensor, in the manner of zip files, and reads none."""
+    with zipfile.ZipFile(checkpoint) as file:
+        if (damaged := file.testzip()) is not None:
+            raise ValueError(damaged)
 
 
 @contextmanager

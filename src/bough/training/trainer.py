@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, model_facts, predictions
 from bough.runs.console import Display, Moment
-from bough.runs.run_dir import Writer
+from bough.runs.run_dir import Run, Writer
 from bough.scoring.evaluate import predict, score
 from bough.scoring.metrics import selected
 from bough.training.disk_cache import disk_limit
@@ -62,6 +63,7 @@ class Trainer:
         self.data = Data.gather(recipe)
         self.model, notes = untrained_model(recipe, self.data)
         self.tasks = self.model.tasks
+        self.encoder_digests = pretrained.digests(recipe.encoder)
         self.network = self.model.network.to(self.device)
         for note in [*self.data.notes(), *notes]:
             display.say(note)
@@ -82,6 +84,7 @@ class Trainer:
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
         self.saved = time.monotonic()
         self.stop = False
+        self.saving = False
         self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:
@@ -95,7 +98,7 @@ class Trainer:
             self.writer.rewind(0)
             self._begin()
         else:
-            self._same_rows()
+            self._check_unchanged()
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
@@ -111,22 +114,38 @@ class Trainer:
         resolved = self.recipe.model_copy(update={"tasks": self.tasks})
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
-        where = {**cost.environment(), "data": self.data.digests()}
+        where = {**cost.environment(), "data": self.data.digests(), **self.encoder_digests}
         self.writer.write_json("environment.json", where)
         self.writer.run.model.mkdir(exist_ok=True)
         save_metadata(self.model, self.writer.run.model)
 
-    def _same_rows(self) -> None:
-        """Rows that changed since the run began would make it go on as neither run."""
-        before = self.writer.run.environment["data"]
-        for name, splits in self.data.digests().items():
-            for split, known in splits.items():
-                if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
-                    raise UserError(
-                        f"{self.writer.run.folder}: the {split} rows of task {name!r} "
-                        f"({self.data.rows[name][split].source}) have changed since the run "
-                        "began; put them back to resume it, or train anew"
-                    )
+    def _check_unchanged(self) -> None:
+        """Rows or tokens that changed since the run began would make it go on as neither run."""
+        run = self.writer.run
+        for name, split, source in changed_rows(run, self.data):
+            raise UserError(
+                f"{run.folder}: the {split} rows of task {name!r} ({source}) have changed since "
+                "the run began; put them back to resume it, or train anew"
+            )
+        before = run.environment
+        for part, digest in self.encoder_digests.items():
+            if before.get(part, digest) == digest:  # runs of before have none
+                continue
+            if part == "tokenizer":
+                raise UserError(
+                    f"{run.folder}: the tokenizer of encoder {self.recipe.encoder!r} is another "
+                    "than when the run began; put it back to resume it, or train anew"
+                )
+            self.display.say(
+                f"the weights of encoder {self.recipe.encoder!r} are others than when the run "
+                "began; it goes on with its own, from the checkpoint"
+            )
+        threads = torch.get_num_threads()
+        if before.get("threads", threads) != threads:
+            self.display.say(
+                f"the run began with {before['threads']} threads and goes on with {threads}: "
+                "results may differ in the last bits"
+            )
 
     def _train(self, schedule: PhaseSchedule, progress: Progress) -> None:
         """One phase, from where it stands to its end."""
@@ -137,7 +156,13 @@ class Trainer:
         if progress.done == 0:
             self.display.say(schedule.sampler.describe())
         if self.state is not None:  # before anything is computed with the weights
-            self.network.load_state_dict(self.state["stepper"]["network"])
+            try:
+                self.network.load_state_dict(self.state["stepper"]["network"])
+            except RuntimeError:  # torch's words are a list of tensors
+                raise UserError(
+                    f"{self.writer.run.checkpoint}: does not fit encoder {self.recipe.encoder!r} "
+                    "as it is now; put back the one that the run began with, or train anew"
+                ) from None
         sparse = schedule.examples < SPARSE * sum(map(len, self.learned.values()))
         examples = self.learned if sparse else self._with_states(self.network, self.learned)
         # Judging all of it at every evaluation might take longer than training.
@@ -169,6 +194,8 @@ class Trainer:
         if states.fit(examples):
             self._say_once("the trunk's fixed part is computed once for each text")
             cached = states.of_all(examples)
+            if states.cache.damaged:
+                self._say_once("kept states were damaged, and are computed anew")
             if all(source.first for source in cached.values()):
                 return cached
         self._say_once(
@@ -303,16 +330,34 @@ class Trainer:
     def _checkpoint(self, phase: Phase) -> None:
         phase.progress.memory = max(phase.progress.memory, cost.peak_memory())
         state = {"form": FORM, **phase.state(), "log": self.writer.logged()}
-        self.writer.write("checkpoint/state.pt", lambda file: torch.save(state, file))
+        self.saving = True
+        try:
+            self.writer.write("checkpoint/state.pt", lambda file: torch.save(state, file))
+        finally:
+            self.saving = False
         self.saved = time.monotonic()
 
     def _heard(self) -> None:
-        """Ctrl-C or SIGTERM: the run ends after the step at hand; at the second time at once."""
+        """Ctrl-C or SIGTERM: the run ends after the step at hand; at the second time at once.
+
+        But not within a checkpoint, which ends it anyway: torch's writer cannot be left halfway.
+        """
+        if self.stop and self.saving:
+            return
         if self.stop:
             raise KeyboardInterrupt
         self.stop = True
         with suppress(RuntimeError):  # it came while a line was being written
             self.display.say("stopping after this step; the run can be resumed")
+
+
+def changed_rows(run: Run, data: Data) -> Iterator[tuple[str, str, str]]:
+    """The tasks and splits whose rows are not those of the run, and where the rows come from."""
+    before = run.environment.get("data", {})
+    for name, splits in data.digests().items():
+        for split, known in splits.items():
+            if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
+                yield name, split, data.rows[name][split].source
 
 
 def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
