@@ -47,9 +47,9 @@ def count(
     for v in variants:
         now = min(len(v.seeds), len(base.seeds))
         then = {look.seeds(v, base): look.date for look in reversed(before)}
-        fewer = {many: date for many, date in sorted(then.items()) if FEW <= many < now}
-        looks[v.label] = len(fewer) + 1
-        dates |= fewer
+        other = {many: date for many, date in then.items() if many >= FEW and many != now}
+        looks[v.label] = len(other) + 1
+        dates |= other
     return looks, [_note(looks, dates)] if dates else []
 
 
@@ -57,8 +57,8 @@ def _note(looks: Mapping[str, int], dates: Mapping[int, str]) -> str:
     most = max(looks.values())
     before = and_then([f"with {many} seeds on {date}" for many, date in sorted(dates.items())])
     return (
-        f"look {most} at a survey that grew: it was compared {before}; to add seeds until something "
-        f"shows would show too much, so p is raised {look_factor(most)}-fold"
+        f"look {most} at a survey that grew: it was compared {before}; seeds added until "
+        f"something shows would show too much, so p is raised {look_factor(most)}-fold"
     )
 
 
