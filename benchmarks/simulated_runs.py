@@ -226,7 +226,7 @@ def print_verdicts(draws: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--only", choices=["verdicts"])
     asked = parser.parse_args()

@@ -149,8 +149,8 @@ def compare(
         ['full', 'split@1']
     """
     asked = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    paths = tuple(asked)
-    runs, notes = groups.finished(groups.find_runs(paths))
+    given = tuple(asked)
+    runs, notes = groups.finished(groups.find_runs(given))
     recipes = [Recipe.read(run.recipe_file) for run in runs]
     chosen = groups.common_tasks(runs, recipes, tasks)
     groups.check_rows(runs, recipes, chosen, split)
@@ -165,12 +165,12 @@ def compare(
     variants, answers, copies = groups.without_copies(variants, answers)
     base = groups.choose_baseline(variants, baseline)
     others = [v for v in variants if v is not base]
-    looked, further_looks = looks.count(others, base, looks.earlier(paths, split))
+    looked, further_looks = looks.count(others, base, looks.earlier(given, split))
     metrics = {name: task.metric_name for name, task in chosen.items()}
     scores = score_all(variants, base, metrics, answers, looked)
     rows = {name: len(firsts[name].ids) for name in chosen}
     notes += [*duplicates, *copies, *further_looks, *_caveats(variants, chosen, split)]
-    looks.remember(paths, runs, split)
+    looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}
     asked += [word for option, value in options.items() if value for word in (option, value)]
     return Comparison(

@@ -221,7 +221,7 @@ def without_copies(
             same = f"{run.folder} (seed {seed}) answers all rows exactly as {other.runs[at].folder}"
             which = "left out, a copy: " if other is v else "a copy? "
             notes.append(f"{which}{same} (seed {other.seeds[at]})")
-        runs, seeds = (tuple(values[i] for i in places) for values in (v.runs, v.seeds))
+        runs, seeds = tuple(v.runs[i] for i in places), tuple(v.seeds[i] for i in places)
         kept.append(replace(v, runs=runs, seeds=seeds))
         for name in tasks:
             chosen[v.label, name] = tuple(answers[v.label, name][i] for i in places)

@@ -43,7 +43,8 @@ def count(
     variants: Sequence[Variant], base: Variant, before: Sequence[Look]
 ) -> tuple[dict[str, int], list[str]]:
     """The looks at each variant, this one included, and a word on them where there are several."""
-    looks, dates = {}, {}
+    looks: dict[str, int] = {}
+    dates: dict[int, str] = {}  # of seeds
     for v in variants:
         now = min(len(v.seeds), len(base.seeds))
         then = {look.seeds(v, base): look.date for look in reversed(before)}
