@@ -24,10 +24,9 @@ from scipy import stats
 
 from bough.comparison.compare import Comparison
 from bough.comparison.groups import Variant
-from bough.comparison.scores import score_all
+from bough.comparison.scores import Difference, Score, Scores, correct
 from bough.comparison.verdict import verdict
 from bough.recipe.recipe import Recipe
-from bough.runs.predictions import Answers
 from bough.runs.run_dir import Run
 from bough.scoring import statistics
 from bough.scoring.statistics import Estimate, Floats
@@ -101,12 +100,6 @@ class Unwritten(Run):
         return {}
 
 
-def answers_of(table: Floats) -> tuple[Answers, ...]:
-    """Right or wrong, seeds by rows, as what was answered."""
-    truth, labels = np.ones(table.shape[1], int), ("wrong", "right")
-    return tuple(Answers([], truth, row.astype(int), labels, None) for row in table)
-
-
 def drawn(
     tasks: int, k: int, others: int, spread: float, rng: np.random.Generator, gain: float = 0.0
 ) -> dict[tuple[str, str], Floats]:
@@ -130,16 +123,23 @@ def skill(accuracy: float, spread: float) -> float:
 
 
 def compared(tables: Mapping[tuple[str, str], Floats], looks: int = 1) -> Comparison:
-    """As `bough compare` does it, without the directories."""
+    """As `bough compare` does it, without directories, and of the scores the differences alone."""
     seeds = tuple(range(len(next(iter(tables.values())))))
     runs = tuple(Unwritten(Path(str(seed))) for seed in seeds)
     labels, tasks = (list(dict.fromkeys(names)) for names in zip(*tables, strict=True))
     variants = tuple(Variant(n, runs, seeds, cast(Recipe, None), {}) for n in labels)
-    metrics = dict.fromkeys(tasks, "accuracy")
-    answers = {key: answers_of(table) for key, table in tables.items()}
-    scores = score_all(variants, variants[0], metrics, answers, dict.fromkeys(labels, looks))
-    rows = dict.fromkeys(tasks, 300)
-    return Comparison("dev", metrics, rows, variants, variants[0], scores, (), answers, ())
+    columns = {name: [name] for name in tasks} | ({"normalised": tasks} if len(tasks) > 1 else {})
+    scores: Scores = {label: {} for label in labels}
+    for label in labels[1:]:
+        for column, names in columns.items():
+            ours, base = ([tables[v, name] for name in names] for v in (label, labels[0]))
+            weights = [1 / len(names)] * len(names)
+            d = statistics.difference(ours, seeds, base, seeds, weights)
+            apart = Difference(d.value, d.interval(), d.half(), d.p, len(seeds), looks)
+            scores[label][column] = Score(0.5, (0, 1), 0, 0, 0, (), apart)
+    correct(scores, tasks)
+    metrics, rows = dict.fromkeys(tasks, "accuracy"), dict.fromkeys(tasks, 300)
+    return Comparison("dev", metrics, rows, variants, variants[0], scores, (), {}, ())
 
 
 def claims(comparison: Comparison) -> bool:
@@ -211,8 +211,9 @@ def print_verdicts(draws: int) -> None:
     print("\nfalse verdicts of like variants, 5 seeds, their spread 8.5 points")
     print("tasks  variants   by column       whole    at most")
     for tasks, others in ((1, 1), (3, 1), (10, 1), (32, 1), (3, 7)):
-        counts = false_verdicts(tasks, others, 5, 0.3, draws)
-        print(f"{tasks:5} {others:9}{shares(counts, draws)}", flush=True)
+        times = draws if tasks * others < 10 else draws // 2  # each takes longer
+        counts = false_verdicts(tasks, others, 5, 0.3, times)
+        print(f"{tasks:5} {others:9}{shares(counts, times)}", flush=True)
     print("\na gain of twice the half-width in one of 3 tasks is found, 5 seeds")
     print("spread   by column       whole    at most")
     for points, spread in ((1.4, 0.05), (2.9, 0.1), (8.5, 0.3)):
@@ -221,8 +222,8 @@ def print_verdicts(draws: int) -> None:
     print("\nfalse verdicts if seeds are added until one comes, 3 tasks, spread 8.5 points")
     print("looks at seeds          not counted    counted    at most")
     for stages in ((3, 4, 5, 6, 7, 8, 9, 10), (3, 5, 8), (3, 6, 12, 24)):
-        counts = claims_while_growing(stages, 3, 0.3, draws // 2)
-        print(f"{', '.join(map(str, stages)):22}{shares(counts, draws // 2)}", flush=True)
+        counts = claims_while_growing(stages, 3, 0.3, draws // 4)
+        print(f"{', '.join(map(str, stages)):22}{shares(counts, draws // 4)}", flush=True)
 
 
 def main() -> None:

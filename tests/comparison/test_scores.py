@@ -9,7 +9,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from bough.comparison.compare import Comparison, compare
-from bough.comparison.scores import _correct, look_factor
+from bough.comparison.scores import correct, look_factor
 from bough.scoring import statistics
 from tests import simulated
 
@@ -97,7 +97,7 @@ def test_all_that_the_verdict_may_say_is_one_family(comparison: Comparison) -> N
         label: {name: replace(score, difference=replace(first, p=p)) for name, p in row.items()}
         for label, row in ps.items()
     } | {"base": {"sts": replace(score, difference=None)}, "without": {}}
-    _correct(scores, {"sst": 1.0, "sts": 1.0, "normalised": 2.0})
+    correct(scores, ["sst", "sts", "quora", "para"])
     corrected = {
         (label, name): (d.holm, d.bh)
         for label, row in scores.items()
@@ -124,7 +124,7 @@ def test_further_looks_raise_p(comparison: Comparison) -> None:
     for looks, factor in ((1, 1), (2, 6), (3, 12)):
         made = replace(score.difference, p=0.001, looks=looks)
         scores = {"a": {"sts": replace(score, difference=made)}}
-        _correct(scores, {"sts": 1.0})
+        correct(scores, ["sts"])
         d = scores["a"]["sts"].difference
         assert d is not None
         assert d.holm == pytest.approx(0.001 * factor)

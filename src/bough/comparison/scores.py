@@ -5,7 +5,7 @@ How scores, differences and their intervals are estimated is in `scoring.statist
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,7 +97,7 @@ def score_all(
                 apart = replace(apart, looks=(looks or {}).get(v.label, 1))
                 score = replace(score, difference=apart)
             scores[v.label][column] = score
-    _correct(scores, {**dict.fromkeys(metrics, 1.0), AGGREGATES[-1]: len(metrics) / 2})
+    correct(scores, metrics)
     return scores
 
 
@@ -120,7 +120,7 @@ def _difference(estimate: Estimate, most: float, seeds: int) -> Difference:
     return Difference(estimate.value, (low, high), estimate.half(), estimate.p, seeds)
 
 
-def _correct(scores: Scores, weights: Mapping[str, float]) -> None:
+def correct(scores: Scores, tasks: Collection[str]) -> None:
     """All that the verdict may claim is one family: each variant's tasks, and their mean.
 
     The mean has half the weight of all its tasks together, so that many tasks do not drown it;
@@ -128,6 +128,7 @@ def _correct(scores: Scores, weights: Mapping[str, float]) -> None:
     """
     from scipy import stats
 
+    weights = {**dict.fromkeys(tasks, 1.0), AGGREGATES[-1]: len(tasks) / 2}
     family = [
         (label, column, difference, min(difference.p * look_factor(difference.looks), 1.0))
         for label, row in scores.items()
