@@ -130,3 +130,15 @@ def test_further_looks_raise_p(comparison: Comparison) -> None:
         assert d.holm == pytest.approx(0.001 * factor)
         assert d.p == 0.001
     assert sum(1 / look_factor(n) for n in range(2, 10_000)) <= 0.5
+
+
+def test_anecdotes_take_nothing_from_findings(comparison: Comparison) -> None:
+    score = comparison.scores["full"]["sts"]
+    assert score.difference is not None
+    scores = {
+        label: {"sts": replace(score, difference=replace(score.difference, p=0.02, seeds=seeds))}
+        for label, seeds in (("a", 3), ("b", 2), ("c", 2))
+    }
+    correct(scores, ["sts"])
+    found = {label: row["sts"].difference for label, row in scores.items()}
+    assert {label: d and d.holm for label, d in found.items()} == {"a": 0.02, "b": 0.04, "c": 0.04}

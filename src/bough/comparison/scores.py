@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bough.comparison.groups import Variant
+from bough.comparison.groups import FEW, Variant
 from bough.recipe.tasks import SIGNED
 from bough.runs.predictions import Answers
 from bough.scoring import statistics
@@ -124,23 +124,26 @@ def correct(scores: Scores, tasks: Collection[str]) -> None:
     """All that the verdict may claim is one family: each variant's tasks, and their mean.
 
     The mean has half the weight of all its tasks together, so that many tasks do not drown it;
-    what stands in no sentence, or has no p, is not in the family.
+    what stands in no sentence, or has no p, is not in the family. Anecdotes are one of their own:
+    variants that have only begun take nothing from the others.
     """
     from scipy import stats
 
     weights = {**dict.fromkeys(tasks, 1.0), AGGREGATES[-1]: len(tasks) / 2}
-    family = [
+    claims = [
         (label, column, difference, min(difference.p * look_factor(difference.looks), 1.0))
         for label, row in scores.items()
         for column, score in row.items()
         if column in weights and (difference := score.difference) and difference.p is not None
     ]
-    ps = [p for *_, p in family]
-    holm = statistics.holm(ps, [weights[column] for _, column, *_ in family])
-    corrected = zip(family, holm, stats.false_discovery_control(ps), strict=True)
-    for (label, column, difference, _), of_holm, of_bh in corrected:
-        made = replace(difference, holm=of_holm, bh=float(of_bh))
-        scores[label][column] = replace(scores[label][column], difference=made)
+    for enough in (True, False):
+        family = [claim for claim in claims if (claim[2].seeds >= FEW) == enough]
+        ps = [p for *_, p in family]
+        holm = statistics.holm(ps, [weights[column] for _, column, *_ in family])
+        corrected = zip(family, holm, stats.false_discovery_control(ps), strict=True)
+        for (label, column, difference, _), of_holm, of_bh in corrected:
+            made = replace(difference, holm=of_holm, bh=float(of_bh))
+            scores[label][column] = replace(scores[label][column], difference=made)
 
 
 def look_factor(looks: int) -> int:
