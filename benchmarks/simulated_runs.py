@@ -1,28 +1,42 @@
 """Whether `bough compare` can be trusted: runs simulated with a known truth.
 
-    python benchmarks/simulated_runs.py [--draws 2000]
+    python benchmarks/simulated_runs.py [--draws 2000] [--only verdicts]
 
 For seeds of a plan and their own spread, in percent. First how often a 95 % interval holds the true
 score: ours, over rows only, over seeds only, and a plain bootstrap of both (a quarter of the
 draws). Then how often p < .05 is said of two like plans on the same seeds, on other seeds, and
 against one of twelve seeds; and, after Holm's correction, of any of seven held against an eighth.
+Last the verdict as a whole, of one task to 32: how often it claims a gain or a loss that is none,
+how often it finds one that is there, and what becomes of it while seeds are added; each if every
+column, and every look, were corrected alone, as it is corrected, and the latter's upper end of
+the 95 % interval.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from bough.comparison.compare import Comparison
+from bough.comparison.groups import Variant
+from bough.comparison.scores import Difference, Score, Scores, correct
+from bough.comparison.verdict import verdict
+from bough.recipe.recipe import Recipe
+from bough.runs.run_dir import Run
 from bough.scoring import statistics
-from bough.scoring.statistics import Estimate
+from bough.scoring.statistics import Estimate, Floats
 
 
-def right(k: int, hard: NDArray[np.float64], spread: float, rng: np.random.Generator):
+def right(
+    k: int, hard: Floats, spread: float, rng: np.random.Generator, skill: float = 0.6
+) -> Floats:
     """Right or wrong, seeds by rows: hardness, a seed's own level, and their interaction."""
-    level = 0.6 + spread * rng.normal(size=(k, 1)) - hard + 0.7 * rng.normal(size=(k, len(hard)))
+    level = skill + spread * rng.normal(size=(k, 1)) - hard + 0.7 * rng.normal(size=(k, len(hard)))
     return (level > 0).astype(np.float64)
 
 
@@ -42,12 +56,12 @@ def coverage(k: int, spread: float, draws: int) -> list[float]:
     return list(100 * hits / [draws, draws, draws, (draws + 3) // 4])
 
 
-def student(values: NDArray[np.float64]) -> tuple[float, float]:
+def student(values: Floats) -> tuple[float, float]:
     half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
     return float(values.mean() - half), float(values.mean() + half)
 
 
-def bootstrap(table: NDArray[np.float64], rng: np.random.Generator) -> tuple[float, float]:
+def bootstrap(table: Floats, rng: np.random.Generator) -> tuple[float, float]:
     """Seeds and rows drawn again, both with replacement; the middle 95 % of 400 means."""
     seeds, rows = (
         rng.multinomial(n, np.full(n, 1 / n), 400) / n for n in (len(table), table.shape[1])
@@ -75,10 +89,154 @@ def alarms(k: int, spread: float, draws: int) -> list[float]:
     return list(100 * counts / draws)
 
 
+# --- what a whole verdict says -------------------------------------------------------------------
+
+
+class Unwritten(Run):
+    """A run without a directory, of which nothing but the answers is known."""
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        return {}
+
+
+def drawn(
+    tasks: int, k: int, others: int, spread: float, rng: np.random.Generator, gain: float = 0.0
+) -> dict[tuple[str, str], Floats]:
+    """Variants by tasks: like ones, but that the first is better in the first task by `gain`."""
+    better = skill(stats.norm.cdf(0.6 / level(spread)) + gain, spread)
+    tables = {}
+    for task in range(tasks):
+        hard = rng.normal(size=300)
+        for variant in ("base", *(f"v{n}" for n in range(others))):
+            own = better if (variant, task) == ("v0", 0) else 0.6
+            tables[variant, f"t{task}"] = right(k, hard, spread, rng, own)
+    return tables
+
+
+def level(spread: float) -> float:
+    return float(np.sqrt(1 + 0.7**2 + spread**2))
+
+
+def skill(accuracy: float, spread: float) -> float:
+    return float(stats.norm.ppf(accuracy) * level(spread))
+
+
+def compared(tables: Mapping[tuple[str, str], Floats], looks: int = 1) -> Comparison:
+    """As `bough compare` does it, without directories, and of the scores the differences alone."""
+    seeds = tuple(range(len(next(iter(tables.values())))))
+    runs = tuple(Unwritten(Path(str(seed))) for seed in seeds)
+    labels, tasks = (list(dict.fromkeys(names)) for names in zip(*tables, strict=True))
+    variants = tuple(Variant(n, runs, seeds, cast(Recipe, None), {}) for n in labels)
+    columns = {name: [name] for name in tasks} | ({"normalised": tasks} if len(tasks) > 1 else {})
+    scores: Scores = {label: {} for label in labels}
+    for label in labels[1:]:
+        for column, names in columns.items():
+            ours, base = ([tables[v, name] for name in names] for v in (label, labels[0]))
+            weights = [1 / len(names)] * len(names)
+            d = statistics.difference(ours, seeds, base, seeds, weights)
+            apart = Difference(d.value, d.interval(), d.half(), d.p, len(seeds), looks)
+            scores[label][column] = Score(0.5, (0, 1), 0, 0, 0, (), apart)
+    correct(scores, tasks)
+    metrics, rows = dict.fromkeys(tasks, "accuracy"), dict.fromkeys(tasks, 300)
+    return Comparison("dev", metrics, rows, variants, variants[0], scores, (), {}, ())
+
+
+def claims(comparison: Comparison) -> bool:
+    """Whether some sentence of the verdict tells of a gain or a loss."""
+    words = verdict(comparison)
+    sentences = [*words.tasks.values(), words.headline]
+    return any(word in s for s in sentences for word in (" gains ", " loses ", " is best"))
+
+
+def claimed_by_column(comparison: Comparison) -> bool:
+    """The same if each task, and the mean, were corrected alone."""
+    for column in {*comparison.metrics, comparison.overall}:
+        apart = (comparison.difference(v, column) for v in comparison.others)
+        ps = [d.p for d in apart if d is not None and d.p is not None]
+        if min(statistics.holm(ps)) < 0.05:
+            return True
+    return False
+
+
+def false_verdicts(tasks: int, others: int, k: int, spread: float, draws: int) -> list[int]:
+    """Of like variants: how many verdicts claim something, by column and as a whole."""
+    rng = np.random.default_rng([3, tasks, others, k])
+    counts = np.zeros(2, int)
+    for _ in range(draws):
+        made = compared(drawn(tasks, k, others, spread, rng))
+        counts += [claimed_by_column(made), claims(made)]
+    return list(counts)
+
+
+def found_gains(tasks: int, k: int, spread: float, draws: int) -> list[int]:
+    """A true gain of twice the 95 % interval's half in one task: how often it is said."""
+    rng = np.random.default_rng([4, tasks, k])
+    halves = []
+    for _ in range(100):
+        score = compared(drawn(1, k, 1, spread, rng)).scores["v0"]["t0"]
+        halves.append(score.difference.half if score.difference else np.nan)
+    counts = np.zeros(2, int)
+    for _ in range(draws):
+        made = compared(drawn(tasks, k, 1, spread, rng, gain=2 * float(np.mean(halves))))
+        d = made.scores["v0"]["t0"].difference
+        assert d is not None
+        assert d.p is not None
+        gains = verdict(made).tasks["t0"].startswith("t0 gains ")
+        counts += [d.p < 0.05 and d.value > 0, gains]
+    return list(counts)
+
+
+def claims_while_growing(stages: Sequence[int], tasks: int, spread: float, draws: int) -> list[int]:
+    """Seeds are added until like variants differ: how many do, unless and if looks are counted."""
+    rng = np.random.default_rng([5, tasks, *stages])
+    counts = np.zeros(2, int)
+    for _ in range(draws):
+        tables = drawn(tasks, stages[-1], 1, spread, rng)
+        for column in (0, 1):
+            counts[column] += any(
+                claims(compared({n: t[:k] for n, t in tables.items()}, look if column else 1))
+                for look, k in enumerate(stages, 1)
+            )
+    return list(counts)
+
+
+def shares(counts: Sequence[int], draws: int) -> str:
+    """In percent, with the upper end of the exact 95 % interval of the last."""
+    upper = stats.binomtest(int(counts[-1]), draws).proportion_ci().high
+    return "".join(f"{100 * n / draws:12.1f}" for n in counts) + f"{100 * upper:12.1f}"
+
+
+def print_verdicts(draws: int) -> None:
+    print("\nfalse verdicts of like variants, 5 seeds, their spread 8.5 points")
+    print("tasks  variants   by column       whole    at most")
+    for tasks, others in ((1, 1), (3, 1), (10, 1), (32, 1), (3, 7)):
+        times = draws if tasks * others < 10 else draws // 2  # each takes longer
+        counts = false_verdicts(tasks, others, 5, 0.3, times)
+        print(f"{tasks:5} {others:9}{shares(counts, times)}", flush=True)
+    print("\na gain of twice the half-width in one of 3 tasks is found, 5 seeds")
+    print("spread   by column       whole    at most")
+    for points, spread in ((1.4, 0.05), (2.9, 0.1), (8.5, 0.3)):
+        counts = found_gains(3, 5, spread, draws // 4)
+        print(f"{points:6}{shares(counts, draws // 4)}", flush=True)
+    print("\nfalse verdicts if seeds are added until one comes, 3 tasks, spread 8.5 points")
+    print("looks at seeds          not counted    counted    at most")
+    for stages in ((3, 4, 5, 6, 7, 8, 9, 10), (3, 5, 8), (3, 6, 12, 24)):
+        counts = claims_while_growing(stages, 3, 0.3, draws // 4)
+        print(f"{', '.join(map(str, stages)):22}{shares(counts, draws // 4)}", flush=True)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--draws", type=int, default=2000)
-    draws = parser.parse_args().draws
+    parser.add_argument("--only", choices=["verdicts"])
+    asked = parser.parse_args()
+    if asked.only is None:
+        print_intervals(asked.draws)
+    print_verdicts(asked.draws)
+
+
+def print_intervals(draws: int) -> None:
     spreads = ((0, 0.0), (1.4, 0.05), (2.9, 0.1), (8.5, 0.3))
     print("seeds  spread     ours  rows only  seeds only  bootstrap")
     for k in (2, 3, 5):

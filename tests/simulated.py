@@ -86,7 +86,10 @@ def run(
     writer.write("recipe.yaml", settings.dump())
     writer.write("plan.txt", f"{plan}\n")
     facts = {
-        name: {s: {"rows": len(r), "sha256": digest(r), "skipped": 0} for s, r in own.items()}
+        name: {
+            s: {"rows": len(r), "sha256": digest(r), "skipped": 0, "repeated": r.repeated}
+            for s, r in own.items()
+        }
         for name, (_, own) in loaded.items()
     }
     machine = {"python": "3.11", "system": "Linux x86_64", "processor": "Simulated <CPU>",

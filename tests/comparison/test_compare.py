@@ -129,3 +129,13 @@ def test_the_command_line(survey: Path, tmp_path: Path) -> None:
     told = run(app, ["compare", str(survey), "--json", "--baseline", "full"])
     assert json.loads(told.stdout)["baseline"] == "full"
     assert isinstance(run(app, ["compare", str(tmp_path / "none")]).exception, UserError)
+
+
+def test_rows_that_repeat_others_are_told(make: simulated.Make, tmp_path: Path) -> None:
+    file = tmp_path / "data" / "sts-dev.tsv"
+    head, *rows = file.read_text().splitlines()
+    file.write_text("\n".join([head, *rows, *rows[:3]]) + "\n")
+    notes = compare(make("a")).notes
+    assert [note.split(";")[0] for note in notes if "repeat" in note] == [
+        "3 of 43 dev rows of sts repeat the texts of others"
+    ]

@@ -163,3 +163,44 @@ def test_another_metric_is_another_task(make: simulated.Make) -> None:
 
 def test_a_split_that_is_not_there(make: simulated.Make) -> None:
     assert "has no test rows; it has train, dev" in simulated.refused([make("a")], split="test")
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def copied(run: Path, target: Path, seed: int) -> Path:
+    """The same run under another seed's name."""
+    shutil.copytree(run, target)
+    recipe = target / "recipe.yaml"
+    text = recipe.read_text()
+    assert "seed: 0" in text
+    recipe.write_text(text.replace("seed: 0", f"seed: {seed}"))
+    return target
+
+
+def test_a_copied_run_is_no_further_seed(make: simulated.Make, tmp_path: Path) -> None:
+    first, second = make("a", seed=0), make("b", seed=1)
+    copy = copied(first, tmp_path / "copy", 7)
+    comparison = compare([first, second, copy])
+    (v,) = comparison.variants
+    assert v.seeds == (0, 1)
+    assert [len(several) for several in comparison.answers.values()] == [2, 2, 2]
+    assert f"left out, a copy: {copy} (seed 7) answers all rows exactly as {first} (seed 0)" in (
+        comparison.notes
+    )
+
+
+def test_a_copy_in_another_variant_is_told(make: simulated.Make, tmp_path: Path) -> None:
+    first = make("a", seed=0)
+    copy = copied(first, tmp_path / "copy", 7)
+    (copy / "plan.txt").write_text("separate\n")
+    comparison = compare([first, copy])
+    assert [v.seeds for v in comparison.variants] == [(0,), (7,)]
+    assert any(note.startswith(f"a copy? {copy} (seed 7)") for note in comparison.notes)
+
+
+def test_one_seed_may_answer_alike_in_two_variants(make: simulated.Make, tmp_path: Path) -> None:
+    """As where a setting has no effect."""
+    copy = copied(make("a", seed=0), tmp_path / "copy", 0)
+    (copy / "plan.txt").write_text("separate\n")
+    assert not any("copy" in note for note in compare([tmp_path / "a", copy]).notes)

@@ -9,7 +9,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from bough.comparison.compare import Comparison, compare
-from bough.comparison.scores import _correct
+from bough.comparison.scores import correct, look_factor
 from bough.scoring import statistics
 from tests import simulated
 
@@ -82,25 +82,63 @@ def test_seeds_that_one_side_has_more_count(make: simulated.Make) -> None:
         assert full.difference.seeds == 3
 
 
-def test_a_column_is_corrected_as_one_family(comparison: Comparison) -> None:
-    """Variants that have no p in it, for want of a second seed, are left out of the family."""
-    ps = {"a": 0.011, "b": None, "c": 0.7, "d": 0.02, "e": 0.012, "f": 0.9}
+def test_all_that_the_verdict_may_say_is_one_family(comparison: Comparison) -> None:
+    """What has no p, for want of a second seed, is left out of it, and so is what no sentence
+    tells of. The mean has half the weight of its tasks together."""
+    ps = {
+        "a": {"sst": 0.011, "sts": 0.002, "raw": 1e-9, "normalised": 0.004},
+        "b": {"sst": None, "sts": None, "raw": None, "normalised": None},
+        "c": {"sst": 0.7, "sts": 0.02},
+    }
+    score = comparison.scores["full"]["sts"]
+    assert score.difference is not None
+    first = replace(score.difference, holm=None, bh=None)
+    scores = {
+        label: {name: replace(score, difference=replace(first, p=p)) for name, p in row.items()}
+        for label, row in ps.items()
+    } | {"base": {"sts": replace(score, difference=None)}, "without": {}}
+    correct(scores, ["sst", "sts", "quora", "para"])
+    corrected = {
+        (label, name): (d.holm, d.bh)
+        for label, row in scores.items()
+        for name, own in row.items()
+        if (d := own.difference) is not None and d.holm is not None
+    }
+    # By p and weight: .002 of sts and .004 / 2 of the mean first, each of a weight of 6 in all.
+    expected = {
+        ("a", "sts"): 0.012,
+        ("a", "normalised"): 0.012,
+        ("a", "sst"): 0.033,
+        ("c", "sts"): 0.04,
+        ("c", "sst"): 0.7,
+    }
+    assert {key: holm for key, (holm, _) in corrected.items()} == pytest.approx(expected)
+    known = [ps[label][name] for label, name in expected]
+    bh = multipletests(known, method="fdr_bh")[1]
+    assert [corrected[key][1] for key in expected] == pytest.approx(list(bh))
+
+
+def test_further_looks_raise_p(comparison: Comparison) -> None:
+    score = comparison.scores["full"]["sts"]
+    assert score.difference is not None
+    for looks, factor in ((1, 1), (2, 6), (3, 12)):
+        made = replace(score.difference, p=0.001, looks=looks)
+        scores = {"a": {"sts": replace(score, difference=made)}}
+        correct(scores, ["sts"])
+        d = scores["a"]["sts"].difference
+        assert d is not None
+        assert d.holm == pytest.approx(0.001 * factor)
+        assert d.p == 0.001
+    assert sum(1 / look_factor(n) for n in range(2, 10_000)) <= 0.5
+
+
+def test_anecdotes_take_nothing_from_findings(comparison: Comparison) -> None:
     score = comparison.scores["full"]["sts"]
     assert score.difference is not None
     scores = {
-        label: {
-            "sts": replace(score, difference=replace(score.difference, p=p, holm=None, bh=None))
-        }
-        for label, p in ps.items()
-    } | {"base": {"sts": replace(score, difference=None)}, "without": {}}
-    _correct(scores, "sts")
-    known = [p for p in ps.values() if p is not None]
-    for key, method in (("holm", "holm"), ("bh", "fdr_bh")):
-        adjusted = dict(
-            zip((n for n in ps if ps[n]), multipletests(known, method=method)[1], strict=True)
-        )
-        for label in ps:
-            expected = adjusted.get(label)
-            value = getattr(scores[label]["sts"].difference, key)
-            assert value == (None if expected is None else pytest.approx(expected, rel=1e-12))
-    assert scores["base"]["sts"].difference is None
+        label: {"sts": replace(score, difference=replace(score.difference, p=0.02, seeds=seeds))}
+        for label, seeds in (("a", 3), ("b", 2), ("c", 2))
+    }
+    correct(scores, ["sts"])
+    found = {label: row["sts"].difference for label, row in scores.items()}
+    assert {label: d and d.holm for label, d in found.items()} == {"a": 0.02, "b": 0.04, "c": 0.04}

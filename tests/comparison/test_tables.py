@@ -43,3 +43,17 @@ def test_a_comparison_prints_itself_as_the_command_does(
     assert shown[0] == verdict(comparison).headline
     for words in ("scores on dev", "differences from separate", "costs", "separate", "(accuracy)"):
         assert any(words in line for line in shown)
+
+
+def test_a_star_is_what_the_verdict_may_say(comparison: Comparison) -> None:
+    """The raw mean stands in no sentence, so it has neither p nor star."""
+    text = tables.markdown(comparison)
+    lines = [line for line in text.split("Differences")[1].splitlines() if line.startswith("|")]
+    head, _, row = (line.strip("| ").split(" | ") for line in lines[:3])
+    cells = dict(zip(head, row, strict=True))
+    words = verdict(comparison).tasks
+    for name in comparison.columns():
+        named = any(word in words.get(name, "") for word in (" gains ", " loses "))
+        assert cells[name].endswith("\\*") == named
+    assert ", p" not in cells["raw"]
+    assert ", p" in cells["normalised"]

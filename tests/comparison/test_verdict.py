@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from scipy import stats
+
+from benchmarks.simulated_runs import false_verdicts, found_gains
 from bough.comparison import tables
 from bough.comparison.compare import Comparison, compare
 from bough.comparison.scores import Difference
@@ -126,3 +130,31 @@ def test_one_variant_has_nothing_to_be_compared_with(make: simulated.Make) -> No
     assert "nothing to compare it with" in verdict(comparison).headline
     assert comparison.fronts == {}
     assert "Differences from" not in tables.markdown(comparison)
+
+
+# --- how often it is wrong ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tasks", "others", "draws"), [(1, 1, 200), (3, 1, 200), (10, 1, 150), (32, 1, 60), (3, 4, 100)]
+)
+def test_like_variants_seldom_get_a_false_verdict(tasks: int, others: int, draws: int) -> None:
+    """Whatever the number of tasks: 5 %, and what chance adds; by columns it would be more."""
+    by_column, whole = false_verdicts(tasks, others, 5, 0.3, draws)
+    most = stats.binom.ppf(0.99, draws, 0.05)
+    assert whole <= most
+    assert by_column > most or tasks == 1
+
+
+def test_a_gain_of_twice_the_half_width_is_found() -> None:
+    assert found_gains(3, 5, 0.1, 100)[1] >= 75
+
+
+def test_what_would_show_alone_is_told(comparison: Comparison) -> None:
+    apart = Difference(0.03, (0.01, 0.05), 0.02, 0.02, 3, holm=0.09, bh=0.09)
+    full = {n: replace(s, difference=apart) for n, s in comparison.scores["full"].items()}
+    words = verdict(replace(comparison, scores={**comparison.scores, "full": full}))
+    assert words.tasks["sst"] == (
+        "sst: no difference from separate that 3 seeds can show (full +.030 ± .020; asked for "
+        "alone, full would show)."
+    )

@@ -44,3 +44,18 @@ def test_what_was_skipped_is_noted(tiny_folder: Path, tmp_path: Path) -> None:
     (note,) = data.notes()
     assert "sentiment-train.csv" in note
     assert "1 " in note
+
+
+def test_rows_to_be_judged_on_that_repeat_others_are_noted(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    """Whatever their labels are; to learn from a row twice is no fault."""
+    rows = folders.data(tmp_path / "rows")
+    for split in ("train", "dev"):
+        file = rows / f"sentiment-{split}.csv"
+        file.write_text(file.read_text() + "Said twice.,neutral\nSaid twice.,positive\n")
+    data = Data.gather(Recipe.read(folders.small(tiny_folder) | {"data": str(rows)}))
+    (note,) = data.notes()
+    many = len(data.rows["sentiment"]["dev"])
+    assert f"sentiment-dev.csv: 1 of {many} dev rows repeat the texts of others" in note
+    assert data.digests()["sentiment"]["dev"]["repeated"] == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -235,6 +237,18 @@ def test_holm_equals_statsmodels() -> None:
         ps = [*(rng.random(n) ** 2), 0.01, 0.01]
         known = multipletests(ps, method="holm")[1]
         np.testing.assert_allclose(statistics.holm(ps), known, rtol=1e-12)
+
+
+def test_weighted_holm_is_the_closed_test_of_weighted_bonferroni() -> None:
+    """A claim holds if every set of claims that it is in can be rejected, by its own weights."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        p, w = rng.random(5) ** 3, rng.choice([1.0, 1.5, 4.0], 5)
+        sets = [np.array(s) for n in range(1, 6) for s in combinations(range(5), n)]
+        worst = [max((p[s] * w[s].sum() / w[s]).min() for s in sets if i in s) for i in range(5)]
+        np.testing.assert_allclose(
+            statistics.holm(list(p), list(w)), np.minimum(worst, 1), rtol=1e-12
+        )
 
 
 def test_no_comparison_needs_no_correction() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bough.comparison import groups
+from bough.comparison import groups, looks
 from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
@@ -23,7 +23,6 @@ from bough.recipe.recipe import Recipe
 from bough.runs.predictions import Answers
 from bough.scoring.metrics import AGGREGATES
 
-FEW = 3  # with fewer seeds a comparison is an anecdote
 AXES = {"bytes_to_serve": "bytes to serve", "step_seconds": "step time"}
 
 
@@ -150,12 +149,12 @@ def compare(
         ['full', 'split@1']
     """
     asked = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    runs, notes = groups.finished(groups.find_runs(asked))
+    given = tuple(asked)
+    runs, notes = groups.finished(groups.find_runs(given))
     recipes = [Recipe.read(run.recipe_file, unset="keep") for run in runs]
     chosen = groups.common_tasks(runs, recipes, tasks)
     groups.check_rows(runs, recipes, chosen, split)
     variants, duplicates = groups.group(runs, recipes)
-    base = groups.choose_baseline(variants, baseline)
     answers = {
         (v.label, name): tuple(Answers.read(run, name, split) for run in v.runs)
         for v in variants
@@ -163,10 +162,15 @@ def compare(
         if name in v.recipe.tasks
     }
     firsts = _same_truth(answers, split)
+    variants, answers, copies = groups.without_copies(variants, answers)
+    base = groups.choose_baseline(variants, baseline)
+    others = [v for v in variants if v is not base]
+    looked, further_looks = looks.count(others, base, looks.earlier(given, split))
     metrics = {name: task.metric_name for name, task in chosen.items()}
-    scores = score_all(variants, base, metrics, answers)
+    scores = score_all(variants, base, metrics, answers, looked)
     rows = {name: len(firsts[name].ids) for name in chosen}
-    notes += [*duplicates, *_caveats(variants, chosen, split)]
+    notes += [*duplicates, *copies, *further_looks, *_caveats(variants, chosen, split)]
+    looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}
     asked += [word for option, value in options.items() if value for word in (option, value)]
     return Comparison(
@@ -200,6 +204,12 @@ def pareto(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     return tuple(sorted(front, key=lambda name: points[name]))
 
 
+def _facts(variants: Sequence[Variant], task: str, split: str) -> dict[str, Any]:
+    """What a run knows of the rows, which all runs have in common."""
+    run = next(v.runs[0] for v in variants if task in v.recipe.tasks)
+    return dict(run.environment["data"][task][split])
+
+
 def _caveats(variants: Sequence[Variant], tasks: Iterable[str], split: str) -> list[str]:
     seen = {
         n for v in variants if v.config for n in contaminated(tasks, v.config.facts.model_dump())
@@ -210,6 +220,14 @@ def _caveats(variants: Sequence[Variant], tasks: Iterable[str], split: str) -> l
         for name in tasks
         if name in seen
     ]
+    for name in tasks:
+        facts = _facts(variants, name, split)
+        if facts.get("repeated"):
+            notes.append(
+                f"{facts['repeated']:,} of {facts['rows']:,} {split} rows of {name} repeat the "
+                "texts of others; intervals take them for rows of their own, so they are a little "
+                "narrow"
+            )
     if split == "dev":
         notes.append("dev rows also picked each run's best moment, so dev scores are a little high")
     steps = sorted({v.steps for v in variants})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,10 @@ from bough.inference.config import Config
 from bough.recipe.raw_settings import flattened
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task
+from bough.runs.predictions import Answers
 from bough.runs.run_dir import Run
 
+FEW = 3  # with fewer seeds a comparison is an anecdote
 IGNORED = ("training.seed", "data")  # a moved folder is no variant; its contents are compared
 
 
@@ -192,6 +194,38 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
         chosen = tuple(runs[seeds[seed]] for seed in order)
         variants.append(Variant(label, chosen, tuple(order), recipes[seeds[order[0]]], setting))
     return tuple(variants), notes
+
+
+def without_copies(
+    variants: Sequence[Variant], answers: Mapping[tuple[str, str], tuple[Answers, ...]]
+) -> tuple[tuple[Variant, ...], dict[tuple[str, str], tuple[Answers, ...]], list[str]]:
+    """Runs of different seeds that answer the same to the last digit are one run, copied.
+
+    Within a variant the first counts, alone; between variants nobody knows whose it is, so it is
+    only said.
+    """
+    first: dict[tuple[bytes, ...], tuple[Variant, int]] = {}
+    kept: list[Variant] = []
+    chosen = dict(answers)
+    notes = []
+    for v in variants:
+        tasks = [name for label, name in answers if label == v.label]
+        places = []
+        for place, (run, seed) in enumerate(zip(v.runs, v.seeds, strict=True)):
+            key = tuple(part for name in tasks for part in answers[v.label, name][place].content())
+            other, at = first.setdefault(key, (v, place))
+            if other is not v or at == place:
+                places.append(place)
+            if seed == other.seeds[at]:
+                continue
+            same = f"{run.folder} (seed {seed}) answers all rows exactly as {other.runs[at].folder}"
+            which = "left out, a copy: " if other is v else "a copy? "
+            notes.append(f"{which}{same} (seed {other.seeds[at]})")
+        runs, seeds = tuple(v.runs[i] for i in places), tuple(v.seeds[i] for i in places)
+        kept.append(replace(v, runs=runs, seeds=seeds))
+        for name in tasks:
+            chosen[v.label, name] = tuple(answers[v.label, name][i] for i in places)
+    return tuple(kept), chosen, notes
 
 
 def _settings(recipes: Sequence[Recipe], flat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,16 +5,16 @@ How scores, differences and their intervals are estimated is in `scoring.statist
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bough.comparison.groups import Variant
+from bough.comparison.groups import FEW, Variant
 from bough.recipe.tasks import SIGNED
 from bough.runs.predictions import Answers
 from bough.scoring import statistics
-from bough.scoring.metrics import aggregate_weights
+from bough.scoring.metrics import AGGREGATES, aggregate_weights
 from bough.scoring.pseudo_values import pseudo_values
 from bough.scoring.statistics import Estimate, Tables
 
@@ -28,7 +28,8 @@ class Difference:
     half: float
     p: float | None
     seeds: int  # of the side that has fewer
-    holm: float | None = None
+    looks: int = 1  # at how many stages of a growing survey it was asked for
+    holm: float | None = None  # corrected for all that the verdict may say, and for the looks
     bh: float | None = None
 
     @property
@@ -58,8 +59,13 @@ def score_all(
     base: Variant,
     metrics: Mapping[str, str],
     answers: Mapping[tuple[str, str], Sequence[Answers]],
+    looks: Mapping[str, int] | None = None,
 ) -> Scores:
-    """The scores of all variants; one that has not some task has a gap there."""
+    """The scores of all variants; one that has not some task has a gap there.
+
+    `looks` says of a variant how often it was held against the base, where that was oftener than
+    this once.
+    """
     tables = {
         (label, name): np.array(
             [pseudo_values(metrics[name], a.said, a.truth, len(a.labels))[1] for a in several]
@@ -88,9 +94,10 @@ def score_all(
                 pair = (chosen[v.label], v.seeds, chosen[base.label], base.seeds)
                 few = min(len(v.seeds), len(base.seeds))
                 apart = _difference(statistics.difference(*pair, weights), most, few)
+                apart = replace(apart, looks=(looks or {}).get(v.label, 1))
                 score = replace(score, difference=apart)
             scores[v.label][column] = score
-        _correct(scores, column)
+    correct(scores, metrics)
     return scores
 
 
@@ -113,17 +120,32 @@ def _difference(estimate: Estimate, most: float, seeds: int) -> Difference:
     return Difference(estimate.value, (low, high), estimate.half(), estimate.p, seeds)
 
 
-def _correct(scores: Scores, column: str) -> None:
-    """The comparisons of one column are one family; those without a p are not in it."""
+def correct(scores: Scores, tasks: Collection[str]) -> None:
+    """All that the verdict may claim is one family: each variant's tasks, and their mean.
+
+    The mean has half the weight of all its tasks together, so that many tasks do not drown it;
+    what stands in no sentence, or has no p, is not in the family. Anecdotes are one of their own:
+    variants that have only begun take nothing from the others.
+    """
     from scipy import stats
 
-    family = [
-        (label, score, score.difference, score.difference.p)
+    weights = {**dict.fromkeys(tasks, 1.0), AGGREGATES[-1]: len(tasks) / 2}
+    claims = [
+        (label, column, difference, min(difference.p * look_factor(difference.looks), 1.0))
         for label, row in scores.items()
-        if (score := row.get(column)) and score.difference and score.difference.p is not None
+        for column, score in row.items()
+        if column in weights and (difference := score.difference) and difference.p is not None
     ]
-    ps = [p for *_, p in family]
-    corrected = zip(family, statistics.holm(ps), stats.false_discovery_control(ps), strict=True)
-    for (label, score, difference, _), holm, bh in corrected:
-        made = replace(difference, holm=holm, bh=float(bh))
-        scores[label][column] = replace(score, difference=made)
+    for enough in (True, False):
+        family = [claim for claim in claims if (claim[2].seeds >= FEW) == enough]
+        ps = [p for *_, p in family]
+        holm = statistics.holm(ps, [weights[column] for _, column, *_ in family])
+        corrected = zip(family, holm, stats.false_discovery_control(ps), strict=True)
+        for (label, column, difference, _), of_holm, of_bh in corrected:
+            made = replace(difference, holm=of_holm, bh=float(of_bh))
+            scores[label][column] = replace(scores[label][column], difference=made)
+
+
+def look_factor(looks: int) -> int:
+    """By how much p is raised at the n-th look: all looks after the first claim 2.5 % together."""
+    return 1 if looks == 1 else looks * (looks + 1)

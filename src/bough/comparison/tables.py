@@ -95,9 +95,7 @@ def foot(comparison: Comparison) -> str:
     sentences = [f"In brackets{also}: 95 % intervals over {over}."]
     scores = [score for row in comparison.scores.values() for score in row.values()]
     if any(score.difference and score.difference.p is not None for score in scores):
-        sentences.append(
-            "p is corrected for the comparisons of its column (Holm); * marks p < .05."
-        )
+        sentences.append("p is corrected for all that the verdict may say (Holm); * marks p < .05.")
     if comparison.others:
         sentences.append("TM: raw score x (baseline's time / time) x (baseline's memory / memory).")
     return " ".join(sentences)

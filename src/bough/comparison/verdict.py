@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bough.comparison.compare import AXES, FEW, Comparison
-from bough.comparison.groups import Variant
+from bough.comparison.compare import AXES, Comparison
+from bough.comparison.groups import FEW, Variant
 from bough.comparison.scores import Difference
 from bough.formatting import and_then, less, number, share
 
@@ -114,9 +114,11 @@ def _unseen(rest: Sequence[tuple[str, Difference]]) -> str:
     values = [d.value for _, d in rest]
     low, high = number(min(values), signed=True), number(max(values), signed=True)
     half = number(min(d.half for _, d in rest))
+    alone = [label for label, d in rest if d.p is not None and d.p < 0.05]
+    only = f"; asked for alone, {and_then(alone)} would show" if 0 < len(alone) < 5 else ""
     if len(rest) == 1:
-        return f"{rest[0][0]} {low} ± {half}"
-    return f"{low} to {high}, each ± {half} or more"
+        return f"{rest[0][0]} {low} ± {half}{only}"
+    return f"{low} to {high}, each ± {half} or more{only}"
 
 
 def _seeds(many: int) -> str:

@@ -41,6 +41,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def repeated(self) -> int:
+        """Rows whose texts another row had before."""
+        return len(self.texts) - len(set(self.texts))
+
     def report(self, most: int = 5) -> str:
         """One sentence on what was skipped, or nothing."""
         if not self.skipped:

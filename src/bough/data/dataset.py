@@ -35,8 +35,16 @@ class Data:
     def notes(self) -> list[str]:
         """What was skipped or assumed, one sentence each."""
         every = [part for by_split in self.rows.values() for part in by_split.values()]
-        return [part.report() for part in every if part.skipped] + [
-            note for part in every for note in part.notes
+        return [
+            *(part.report() for part in every if part.skipped),
+            *(note for part in every for note in part.notes),
+            *(
+                f"{part.source}: {part.repeated:,} of {len(part):,} {split} rows repeat the texts "
+                "of others; intervals take them for rows of their own"
+                for by_split in self.rows.values()
+                for split, part in by_split.items()
+                if split != "train" and part.repeated
+            ),
         ]
 
     def digests(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -47,6 +55,7 @@ class Data:
                     "rows": len(part),
                     "sha256": checked_rows.digest(part),
                     "skipped": len(part.skipped),
+                    "repeated": part.repeated,
                 }
                 for split, part in by_split.items()
             }

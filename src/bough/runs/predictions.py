@@ -52,6 +52,11 @@ class Answers:
     labels: tuple[str, ...]  # empty for numbers
     probabilities: Floats | None
 
+    def content(self) -> tuple[bytes, ...]:
+        """All that was answered, to the last digit of the file."""
+        shares = b"" if self.probabilities is None else self.probabilities.tobytes()
+        return self.said.tobytes(), shares
+
     @classmethod
     def read(cls, run: Run, task: str, split: str) -> Answers:
         file = run.folder / "predictions" / f"{task}-{split}.csv"

@@ -197,10 +197,16 @@ def _interaction(table: Floats) -> float:
     return float((rest * rest).sum() / ((k - 1) * (n - 1)))
 
 
-def holm(ps: Sequence[float]) -> list[float]:
-    """p-values such that all those below .05 are right together, but for a chance of 5 %."""
-    order = np.argsort(ps)
-    raised = np.asarray(ps)[order] * np.arange(len(ps), 0, -1)
+def holm(ps: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
+    """p-values such that all those below .05 are right together, but for a chance of 5 %.
+
+    Each may claim a share of these 5 % by its weight; what a claim that holds had is passed on to
+    the others (Holm, Scandinavian Journal of Statistics 6, 1979, section 4).
+    """
+    weight = np.ones(len(ps)) if weights is None else np.asarray(weights)
+    per_weight = np.asarray(ps) / weight
+    order = np.argsort(per_weight)
+    left = np.cumsum(weight[order][::-1])[::-1]  # the weight of those not yet claimed
     adjusted = np.empty(len(ps))
-    adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(per_weight[order] * left), 1)
     return list(map(float, adjusted))
