@@ -32,6 +32,7 @@ from tests import tiny
 JSON = {"content-type": "application/json"}
 KEY = {"x-api-key": "secret"}
 ONE = {"texts": ["the old tree"]}
+HERE = "http://localhost"
 
 TASKS = {
     "mood": {},
@@ -207,7 +208,9 @@ def run(
         app = build(made or model(), Settings(**settings))
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost"
+            ) as client:
                 await work(client)
 
     asyncio.run(whole())
@@ -223,7 +226,7 @@ def connect(url: str, *parts: bytes) -> socket.socket:
 
 def post(body: bytes, length: int | None = None) -> bytes:
     """A request on the wire; with a greater length it is an unfinished one."""
-    head = "POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {length or len(body)}\r\n\r\n".encode() + body
 
 

@@ -19,7 +19,8 @@ from uvicorn.server import ServerState
 
 from bough.inference.torch_model import MultiTaskModel
 from bough.serve.app import build
-from bough.serve.limits import BODIES, limited_protocol
+from bough.serve.connections import limited_protocol
+from bough.serve.limits import BODIES
 from bough.serve.microbatch import Answers, Query
 from bough.serve.settings import Limits, Settings
 from tests.serving import (
@@ -86,7 +87,7 @@ def test_hostile_connections_do_not_stop_the_others(server: Server) -> None:
         b"\x00" * 100,
         b"GET / HTTP/9.9\r\n\r\n",
         b"POST /predict HTTP/1.1\r\ncontent-length: -5\r\n\r\n",
-        b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         b"content-length: 100\r\n\r\n{",  # and goes away
         b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 200_000 + b"\r\n\r\n",
     ]
@@ -139,7 +140,11 @@ def test_connections_in_use_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(
     "start",
-    [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 999\r\n\r\n"],
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 999\r\n\r\n",
+    ],
     ids=["nothing", "half a head", "a body after its refusal"],
 )
 def test_who_drips_is_cut_off(start: bytes) -> None:
@@ -163,7 +168,7 @@ def test_what_drips_in_puts_no_end_off() -> None:
     config = uvicorn.Config(build(model(), Settings()), lifespan="off")
     protocol = limited_protocol(9, 5.0)(config, ServerState(), {}, loop)
     protocol.connection_made(transport)
-    for byte in b"GET / HTTP/1.1\r\nhost: x\r\n":
+    for byte in b"GET / HTTP/1.1\r\nhost: localhost\r\n":
         protocol.data_received(bytes([byte]))
     ((seconds, end),) = (call.args for call in loop.call_later.call_args_list)
     assert (seconds, transport.abort.called) == (5.0, False)
@@ -181,7 +186,7 @@ def test_a_body_that_is_too_large_is_answered_on_the_wire(server: Server) -> Non
 
 def test_who_does_not_read_is_cut_off() -> None:
     """Also with requests under way: their answers wait for those before them to be read."""
-    many = 100 * b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n"
+    many = 100 * b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with beside(model(), Settings(limits=Limits(timeout=0.5))) as url, connect(url) as raw:
         began, rest = time.monotonic(), b""
         raw.settimeout(0.2)

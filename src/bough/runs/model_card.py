@@ -45,6 +45,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> 
         onnx=facts.get("runtime") == "onnx",
         int8=facts.get("weights") == "int8",
         plan=plan,
+        sha256=facts.get("sha256"),
         tasks=tasks,
         longest=longest,
         calls=_calls(tasks, examples),
