@@ -1,21 +1,34 @@
-"""Templates escape what is put into HTML, and take no name that nobody gave."""
+"""The templates: all of them come with a wheel, and none is laid out with a name missing."""
 
-from __future__ import annotations
+import zipfile
+from pathlib import Path
 
 import pytest
 from jinja2 import UndefinedError
 
 from bough.templates import environment
 
-
-def test_html_is_escaped_and_plain_text_is_not() -> None:
-    for html, expected in ((True, "a &lt; b\n"), (False, "a < b\n")):
-        template = environment("bough.plan", html=html).from_string(
-            "{% if 1 %}\n{{ x }}\n{% endif %}"
-        )
-        assert template.render(x="a < b") == expected
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("data", "plan", "reports", "runs", "serve")
 
 
-def test_a_name_that_nobody_gave_is_an_error() -> None:
-    with pytest.raises(UndefinedError, match="'nobody' is undefined"):
-        environment("bough.plan").from_string("{{ nobody }}").render()
+def test_templates_come_with_a_wheel(tmp_path: Path) -> None:
+    builder = pytest.importorskip("hatchling.builders.wheel").WheelBuilder
+    (wheel,) = builder(str(ROOT)).build(directory=str(tmp_path))
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if "/templates/" in name}
+    source = ROOT / "src"
+    here = {file.relative_to(source).as_posix() for file in source.glob("bough/*/templates/*")}
+    assert {name.split("/")[1] for name in here} == set(FOLDERS)
+    assert packed == here
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_name_that_nobody_gave_is_an_error(folder: str) -> None:
+    with pytest.raises(UndefinedError):
+        environment(f"bough.{folder}").from_string("{{ missing }}").render()
+
+
+def test_only_html_is_escaped() -> None:
+    for html, expected in ((True, "&lt;b&gt;"), (False, "<b>")):
+        template = environment("bough.reports", html=html).from_string("{{ text }}")
+        assert template.render(text="<b>") == expected

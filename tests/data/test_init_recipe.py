@@ -117,6 +117,13 @@ def test_files_named_only_by_their_split_take_the_folders_name(tmp_path: Path) -
     assert set(Recipe.read("recipe.yaml").tasks) == {"reviews-of-2024"}
 
 
+def test_marks_around_a_name_are_no_words() -> None:
+    for split in ("train", "dev"):
+        write(f"_{split}_mood.csv", {"text": texts(12), "label": words(12, "a", "b")})
+    init([Path("_train_mood.csv"), Path("_dev_mood.csv")])
+    assert set(Recipe.read("recipe.yaml").tasks) == {"mood"}
+
+
 def test_a_dev_file_without_train_is_cut() -> None:
     write("news_dev.csv", {"text": texts(100), "label": words(100, "x", "y")})
     write("news_test.csv", {"text": texts(20, 200)})
@@ -247,6 +254,12 @@ def test_awkward_names_survive(tiny_folder: Path) -> None:
     assert list(recipe.tasks) == ["my-X"]
     assert recipe.tasks["my-X"].columns == (odd,)
     assert recipe.tasks["my-X"].labels == ("${no}", "- x: 1", "yes")
+
+
+def test_a_line_end_in_a_files_name() -> None:
+    write("mood\nencoder: x.csv", {"text": texts(40), "label": words(40, "a", "b")})
+    init([Path("mood\nencoder: x.csv")])
+    assert Recipe.read("recipe.yaml").encoder == "minilm"
 
 
 def test_labels_with_line_ends_and_bytes_that_are_no_text() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections import Counter
 from importlib import resources
 from pathlib import Path
@@ -38,15 +37,6 @@ def test_style_and_script_are_in_the_file_as_they_are(text: str) -> None:
     templates = resources.files("bough.reports") / "templates"
     for name in ("report.css", "report.js"):
         assert (templates / name).read_text(encoding="utf-8") in text
-
-
-def test_templates_come_with_a_wheel(tmp_path: Path) -> None:
-    builder = pytest.importorskip("hatchling.builders.wheel").WheelBuilder
-    root = Path(__file__).parents[2]
-    (wheel,) = builder(str(root)).build(directory=str(tmp_path))
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if "reports/templates" in name}
-    source = root / "src" / "bough" / "reports" / "templates"
-    assert packed == {f"bough/reports/templates/{file.name}" for file in source.iterdir()}
 
 
 def test_every_part_is_there(text: str) -> None:

@@ -169,6 +169,25 @@ def test_awkward_words_stay_what_they_are() -> None:
     assert len({line.replace(r"\|", "").count("|") for line in table}) == 1
 
 
+def test_classes_are_shown_as_they_are_called() -> None:
+    model = serving.model()
+    mood = model.tasks["mood"].model_copy(update={"labels": ("<b>", "*so*", "a|b", "one\ntwo")})
+    body = parts(model_card.write(model.plan, {**model.tasks, "mood": mood}, 40, {}))[1]
+    assert r"| one of 4: \<b\>, \*so\*, a\|b, one two |" in body
+
+
+def test_scores_of_other_tasks_are_none() -> None:
+    model = serving.model()
+    other = {"metric": "accuracy", "accuracy": 0.9, "rows": 9}
+    front, body = parts(
+        model_card.write(
+            model.plan, model.tasks, 40, {"scores": {"dev": {"tasks": {"other": other}}}}
+        )
+    )
+    assert "model-index" not in front
+    assert "## Scores\n\nNone yet" in body
+
+
 def test_the_models_examples_can_be_answered(run: Run) -> None:
     model = load_torch(run)
     examples = model.facts["examples"]

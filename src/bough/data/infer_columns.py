@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from bough.errors import UserError, listed, nearest, shorten
@@ -78,7 +78,7 @@ class Column:
     @property
     def known(self) -> bool:
         """Whether it is called what labels are called."""
-        return _is_label_name(self.name)
+        return _label_rank(self) < len(LABELS)
 
     @property
     def whole(self) -> bool:
@@ -98,7 +98,7 @@ class Column:
     def is_text(self) -> bool:
         if not self.plain or self.values is not None or not self.cells:
             return False
-        known = _base(self.name) in TEXTS or any(_base(self.name) in pair for pair in PAIRS)
+        known = _base(self.name) in (*TEXTS, *chain(*PAIRS))
         wordy = self.words >= 3 and len(self.classes) > 0.3 * len(self.cells)
         return wordy or (known and self.words > 1)
 
@@ -132,8 +132,8 @@ def columns(
 ) -> Guess:
     """The text and label columns; those given are taken as they are."""
     every = {name: Column.of(name, cells) for name, cells in table.items() if _encodable(name)}
+    _check_header([column for column in every.values() if column.name], source)
     there = [name for name in every if name]
-    _check_header(there, source)
     for name in (*text, *((label,) if label else ())):
         if name not in every:
             raise UserError(
@@ -212,21 +212,20 @@ def _without_label(every: Sequence[Column], texts: Sequence[str]) -> str:
 def kind(label: Column, source: str) -> tuple[str, str]:
     """classify or regress, and why."""
     number = len(label.classes)
-    for name in label.classes if label.values is None else ():
-        if not _encodable(name):
-            raise UserError(
-                f"{source}, column {label.name!r}: the label {shorten(name)} is not UTF-8; save "
-                "the file as UTF-8"
-            )
+    where = f"{source}, column {label.name!r}"
     summary = f"{number:,} different values in {len(label.cells):,} rows"
+    for name in label.classes:
+        if not _encodable(name):
+            reason = f"the label {shorten(name)} is not UTF-8"
+            raise UserError(f"{where}: {reason}; save the file as UTF-8")
     if number < 2:
         what = f"only the value {label.classes[0]!r}" if number else "no value at all"
-        raise UserError(f"{source}, column {label.name!r}: {what}; a label needs two or more")
+        raise UserError(f"{where}: {what}; a label needs two or more")
     if label.values is None:
-        _all_or_no_numbers(label, source)
+        _all_or_no_numbers(label, where)
         if number > _MOST or (number > 50 and number > len(label.cells) / 2):
             raise UserError(
-                f"{source}, column {label.name!r}: {summary} are too many for classes "
+                f"{where}: {summary} are too many for classes "
                 f"(such as {shorten(label.classes[0])}); name another with --label COLUMN"
             )
         return "classify", summary
@@ -242,14 +241,14 @@ def kind(label: Column, source: str) -> tuple[str, str]:
     return "regress", f"{summary}, numbers from {low:g} to {high:g}"
 
 
-def _all_or_no_numbers(label: Column, source: str) -> None:
+def _all_or_no_numbers(label: Column, where: str) -> None:
     """A measurement with a stray word in it would be taken for as many classes as it has values."""
     numbers = label.numbers
     if len(numbers) < 0.9 * len(label.cells) or all(value.is_integer() for value in numbers):
         return
     odd = next(cell for cell in label.cells if number(cell) is None)
     raise UserError(
-        f"{source}, column {label.name!r}: {len(numbers):,} of {len(label.cells):,} labels are "
+        f"{where}: {len(numbers):,} of {len(label.cells):,} labels are "
         f"numbers, and {shorten(odd)} is not; write a number, or leave the cell empty"
     )
 
@@ -265,11 +264,12 @@ def scale(values: Sequence[float]) -> tuple[float, float]:
     return min(low, float(f"{start:.10g}")), max(high, float(f"{end:.10g}"))
 
 
-def _check_header(names: Sequence[str], source: str) -> None:
+def _check_header(columns: Sequence[Column], source: str) -> None:
     """A file without a header would have its first row taken for names."""
-    odd = [n for n in names if len(n.split()) > 5 or re.fullmatch(r"-?\d+(\.\d+)?", n)]
+    number = re.compile(r"-?\d+(\.\d+)?")
+    odd = [c.name for c in columns if len(c.name.split()) > 5 or number.fullmatch(c.name)]
     # Saved data frames call their index 0 and have proper names beside it.
-    if odd and not any(_is_label_name(name) or _base(name) in TEXTS for name in names):
+    if odd and not any(column.known or _base(column.name) in TEXTS for column in columns):
         raise UserError(
             f"{source}: the first line looks like a row, not a header (it has {shorten(odd[0])}); "
             "put a line with the columns' names above it, for example label and text"
@@ -279,10 +279,6 @@ def _check_header(names: Sequence[str], source: str) -> None:
 def _base(name: str) -> str:
     """A name without case and a last number: Sentence_1 is a sentence."""
     return re.sub(r"[\s_-]*[0-9]*$", "", name.strip().lower())
-
-
-def _is_label_name(name: str) -> bool:
-    return name.strip().lower() in LABELS
 
 
 def _label_rank(column: Column) -> int:

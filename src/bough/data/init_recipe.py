@@ -246,8 +246,12 @@ def _cut(
         out.parent / f"{stem}-train.csv": _table(task, every, train),
         out.parent / f"{stem}-dev.csv": _table(task, every, dev),
     }
-    for path, content in new.items():
-        _may_replace(path, content)
+    for path, content in new.items():  # one that is there must be the one that would be written
+        if path.exists() and not (path.is_file() and path.read_bytes() == content.encode()):
+            raise UserError(
+                f"{path} is there already, with other rows, and is not overwritten; give it as a "
+                "file, too, move it away, or write the recipe into another folder with -o"
+            )
     lacks = "has no dev file" if "train" in splits else "is called dev, and there is no train file"
     cut = (
         f"rows   {source.name} {lacks}: cut into {stem}-train.csv ({len(train):,} rows) and "
@@ -268,15 +272,6 @@ def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
         cell = task.labels[int(label)] if task.labels else repr(float(label))
         table.writerow([*[every.ids[n]] * with_id, *every.texts[n], cell])
     return text.getvalue()
-
-
-def _may_replace(path: Path, content: str) -> None:
-    """A file that is there must be the one that would be written."""
-    if path.exists() and not (path.is_file() and path.read_bytes() == content.encode()):
-        raise UserError(
-            f"{path} is there already, with other rows, and is not overwritten; give it as a file, "
-            "too, move it away, or write the recipe into another folder with -o"
-        )
 
 
 # --- the recipe ----------------------------------------------------------------------------------

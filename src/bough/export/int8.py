@@ -32,6 +32,8 @@ Scores = dict[str, dict[str, Any]]
 
 def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
     """The graph with its large weights in int8."""
+    # The exporter has done what onnxruntime would otherwise ask for, and warn of.
+    onnx.helper.set_model_props(model, {"onnx.quant.pre_process": "onnxruntime.quant"})
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         quantize_dynamic(

@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
     track,
 )
-from rich.table import Table
+from rich.table import Column, Table
 
 T = TypeVar("T")
 NO_METRICS = ("metric", "loss", "rows", "interval")
@@ -125,10 +125,12 @@ class Panel(_Speaking):
         if self.live is None:
             self.live = Live(console=self.console, refresh_per_second=4, transient=True)
             self.live.start()
-        table = Table(box=None, padding=(0, 2), show_edge=False)
-        table.add_column("")
-        for heading in ("loss", "passes"):
-            table.add_column(heading, justify="right")
+        headings: list[str | Column] = [
+            "",
+            Column("loss", justify="right"),
+            Column("passes", justify="right"),
+        ]
+        table = Table(*headings, box=None, padding=(0, 2), show_edge=False)
         for task, loss in moment.losses.items():
             table.add_row(task, f"{loss:.3f}", f"{moment.passes[task]:.2f}")
         self.progress.update(
@@ -150,24 +152,26 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
     """A table of every split's scores, on standard output."""
     console = Console()
     for split, judged in scores.items():
-        table = Table(title=f"{title}: {split}", title_justify="left", box=SIMPLE_HEAD)
-        for heading in ("task", "metric", "score", "95 % interval", "rows", "other metrics"):
-            right = heading in ("score", "rows")
-            table.add_column(heading, justify="right" if right else "left")
+        right = [Column(heading, justify="right") for heading in ("score", "rows")]
+        headings: list[str | Column] = [
+            "task",
+            "metric",
+            right[0],
+            "95 % interval",
+            right[1],
+            "other metrics",
+        ]
+        table = Table(*headings, title=f"{title}: {split}", title_justify="left", box=SIMPLE_HEAD)
         for name, score in judged["tasks"].items():
             metric = score["metric"]
-            others = "  ".join(
-                f"{k} {v:.3f}" for k, v in score.items() if k not in (*NO_METRICS, metric)
-            )
-            low, high = score.get("interval", (None, None))
-            between = "" if low is None else f"{low:.3f} - {high:.3f}"
-            table.add_row(
-                name, metric, f"{score[metric]:.3f}", between, f"{score['rows']:,}", others
-            )
+            rest = {k: v for k, v in score.items() if k not in (*NO_METRICS, metric)}
+            others = "  ".join(f"{k} {v:.3f}" for k, v in rest.items())
+            between = " - ".join(f"{end:.3f}" for end in score.get("interval", ()))
+            value, number = f"{score[metric]:.3f}", f"{score['rows']:,}"
+            table.add_row(name, metric, value, between, number, others)
+        means = f"raw {judged['raw']:.3f}   normalised {judged['normalised']:.3f}"
         console.print(table)
-        console.print(
-            f"raw {judged['raw']:.3f}   normalised {judged['normalised']:.3f}", highlight=False
-        )
+        console.print(means, highlight=False)
 
 
 def progress(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:

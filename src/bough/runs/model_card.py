@@ -26,39 +26,33 @@ from bough.templates import environment
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 METRICS = ("accuracy", "f1", "mcc", "pearson", "spearman")
+UNKNOWN: Facts = {"encoder": "", "runtime": "torch", "weights": "fp32", "data": {}, "scores": {},
+                  "examples": (), "training": {}, "cost": None}  # fmt: skip
 
 
 def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> str:
     """The whole README.md."""
-    data, training = facts.get("data", {}), facts.get("training", {})
-    examples = [texts_of(example) for example in facts.get("examples", ())]
+    facts = {**UNKNOWN, **facts}
+    examples = [texts_of(example) for example in facts["examples"]]
     scores = _scores(tasks, facts)
+    front = _front(tasks, facts, scores)
     templates = environment("bough.runs")
-    templates.filters |= {
-        "cell": _cell, "code": _code, "listed": listed, "literal": _literal, "plain": _plain,
-        "thousands": "{:,.0f}".format,
-    }  # fmt: skip
+    templates.filters |= {"cell": _cell, "code": _code, "listed": listed, "literal": _literal,
+                          "plain": _plain, "thousands": "{:,.0f}".format}  # fmt: skip
     return templates.get_template("card.md").render(
-        front=yaml.safe_dump(_front(tasks, facts, scores), sort_keys=False, allow_unicode=True),
+        front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
         version=__version__,
-        base=_base(facts) or PurePath(str(facts.get("encoder", ""))).name,
-        onnx=facts.get("runtime") == "onnx",
-        int8=facts.get("weights") == "int8",
+        base=_base(facts) or PurePath(str(facts["encoder"])).name,
         plan=plan,
         sha256=facts.get("sha256"),
         tasks=tasks,
         longest=longest,
+        facts=facts,
         calls=_calls(tasks, examples),
-        data=data,
-        splits=[split for split in SPLITS if any(split in data.get(name, {}) for name in tasks)],
+        splits=[s for s in SPLITS if any(s in facts["data"].get(name, {}) for name in tasks)],
         examples=examples,
         scores=scores,
-        intervals=any(score["interval"] for score in scores),
-        others=any(score["others"] for score in scores),
         contaminated=contaminated(tasks, facts),
-        cost=facts.get("cost"),
-        processor=training.get("processor"),
-        settings={key: value for key, value in training.items() if key != "processor"},
     )
 
 
@@ -66,7 +60,7 @@ def _front(tasks: Mapping[str, Task], facts: Facts, scores: list[dict[str, Any]]
     """What the hub reads: by which library, for what, from which model, with which scores."""
     kinds = {name: _hub_kind(task) for name, task in tasks.items()}
     tags = ["bough", *(["multi-task"] if len(tasks) > 1 else []), *dict.fromkeys(kinds.values())]
-    if facts.get("runtime") == "onnx":
+    if facts["runtime"] == "onnx":
         tags.append("onnx")
     front: dict[str, Any] = {
         "library_name": "bough",
@@ -96,9 +90,7 @@ def _hub_kind(task: Task) -> str:
 
 def _base(facts: Facts) -> str | None:
     """The encoder's name on the hub, if it has one."""
-    encoder = str(facts.get("encoder", ""))
-    if encoder == "minilm":
-        return MINILM
+    encoder = MINILM if facts["encoder"] == "minilm" else str(facts["encoder"])
     return encoder if HUB_ID.fullmatch(encoder) else None
 
 
@@ -116,15 +108,13 @@ def _scores(tasks: Mapping[str, Task], facts: Facts) -> list[dict[str, Any]]:
     """Of every split and task, a row each."""
     return [
         {
+            **score,
             "split": split,
             "task": name,
-            "metric": score["metric"],
             "value": score[score["metric"]],
-            "interval": score.get("interval"),
-            "rows": score["rows"],
             "others": {m: score[m] for m in METRICS if m in score and m != score["metric"]},
         }
-        for split, judged in facts.get("scores", {}).items()
+        for split, judged in facts["scores"].items()
         for name, score in judged["tasks"].items()
         if name in tasks
     ]

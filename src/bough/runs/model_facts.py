@@ -59,18 +59,18 @@ def examples_of(rows: Mapping[str, Rows]) -> list[str | list[str]]:
 def of_part(facts: Facts, tasks: Mapping[str, Task], parameters: int) -> dict[str, Any]:
     """What of a model's facts is true of a part of it with these tasks, of so many parameters."""
     forms = {len(task.columns) for task in tasks.values()}
+
+    def kept(by_task: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: by_task[name] for name in tasks if name in by_task}
+
     changed: dict[str, Any] = {}
     if "examples" in facts:
         changed["examples"] = [e for e in facts["examples"] if len(texts_of(e)) in forms]
     if "scores" in facts:
-        changed["scores"] = {
-            split: {
-                "tasks": {name: judged["tasks"][name] for name in tasks if name in judged["tasks"]}
-            }
-            for split, judged in facts["scores"].items()
-        }
+        scores = facts["scores"].items()
+        changed["scores"] = {split: {"tasks": kept(judged["tasks"])} for split, judged in scores}
     if "data" in facts:
-        changed["data"] = {name: facts["data"][name] for name in tasks if name in facts["data"]}
+        changed["data"] = kept(facts["data"])
     if facts.get("cost"):  # the time and the memory were spent on all tasks together
         changed["cost"] = {"parameters": parameters, "bytes_to_serve": 4 * parameters}
     kept = {key: value for key, value in facts.items() if key != "sha256"}  # of all weights
