@@ -147,8 +147,8 @@ def wild_bodies(count: int, seed: int = 0) -> Iterator[bytes]:
 class Server:
     """`bough serve` as its users start it."""
 
-    def __init__(self, folder: Path, *options: str, key: str | None = None):
-        command = [sys.executable, "-m", "bough", "serve", str(folder), "--port", "0", *options]
+    def __init__(self, folder: Path, *options: str, key: str | None = None, program: str = "bough"):
+        command = [sys.executable, "-m", program, "serve", str(folder), "--port", "0", *options]
         environment = {k: v for k, v in os.environ.items() if k != "BOUGH_API_KEY"}
         self.process = subprocess.Popen(
             command,

@@ -49,12 +49,11 @@ def test_a_request_under_way_has_an_end_and_so_has_its_reading() -> None:
 
 def test_requests_sent_ahead_have_an_end() -> None:
     """Else whoever sends them without reading keeps a connection busy as long as it likes."""
-    many = 3 * PIPELINED
-    with beside(model(), Settings()) as url:
-        with connect(url, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * many) as raw:
-            received = b""
-            while part := raw.recv(2**16):
-                received += part
+    many = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * 3 * PIPELINED
+    with beside(model(), Settings()) as url, connect(url, many) as raw:
+        received = b""
+        while part := raw.recv(2**16):
+            received += part
     assert received.count(b"HTTP/1.1 200 OK") == PIPELINED + 1
     assert received.count(b"connection: close") == 1
 
@@ -88,8 +87,12 @@ def test_the_end_does_not_wait_for_a_body_that_drips() -> None:
 def test_a_body_that_does_not_come_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bough.serve.main.files", lambda: 4)
     monkeypatch.setattr("bough.serve.connections.SLOW", 0.2)
-    with beside(model(), Settings()) as url:
-        with connect(url, post(b"{", 99)), connect(url, post(b"{", 99)):
-            time.sleep(0.5)
-            with connect(url, post(json.dumps(ONE).encode())) as third:
-                assert reply(third).status == 200
+    unfinished = post(b"{", 99)
+    with (
+        beside(model(), Settings()) as url,
+        connect(url, unfinished),
+        connect(url, unfinished),
+    ):
+        time.sleep(0.5)
+        with connect(url, post(json.dumps(ONE).encode())) as third:
+            assert reply(third).status == 200

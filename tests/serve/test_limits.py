@@ -6,6 +6,7 @@ import asyncio
 import json
 import resource
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
@@ -20,8 +21,9 @@ from uvicorn.server import ServerState
 from bough.inference.torch_model import MultiTaskModel
 from bough.serve.app import build
 from bough.serve.connections import limited_protocol
-from bough.serve.limits import BODIES
+from bough.serve.limits import BODIES, PART, BodyReader
 from bough.serve.microbatch import Answers, Query
+from bough.serve.schemas import PredictRequest
 from bough.serve.settings import Limits, Settings
 from tests.serving import (
     JSON,
@@ -252,3 +254,63 @@ def test_requests_may_follow_each_other_at_once(server: Server) -> None:
                 received += raw.recv(9999)
             raw.sendall(one[-5:])
     assert received.count(b"HTTP/1.1 200 OK") == 4
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"[]," * 40_000 + b"[]]",
+        b'{"texts":[' + b"{}," * 40_000 + b"{}]}",
+        b'{"texts":[' + b'"",' * 40_000 + b'""]}',
+        b"[" * 40_000,
+    ],
+    ids=["lists", "objects", "texts", "depth"],
+)
+def test_a_body_of_too_many_parts_is_not_made_into_objects(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PredictRequest, "model_validate_json", Mock(side_effect=AssertionError))
+
+    async def work(client: httpx.AsyncClient) -> None:
+        response = await client.post("/predict", content=body, headers=JSON)
+        assert response.status_code == 422
+        sentence = "the body has more than 10,000 parts; send at most 256 texts at a time"
+        assert response.json() == {"error": sentence}
+
+    run(work)
+
+
+def test_signs_in_texts_are_no_parts() -> None:
+    texts = ['a, "b" [c] {d} \\' * 1000] * 8
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.post("/predict", json={"texts": texts})).status_code == 200
+
+    run(work)
+
+
+def test_large_bodies_are_parsed_off_the_loop() -> None:
+    where: list[str] = []
+
+    def parse(body: bytes) -> int:
+        where.append(threading.current_thread().name)
+        return len(body)
+
+    async def work() -> None:
+        reader = BodyReader(Limits())
+        for size in (100, 2**20):
+            request = Mock(headers=JSON, stream=lambda size=size: parts(b"a" * size))
+            assert await reader.read(request, asyncio.get_running_loop().time() + 9, parse) == size
+            assert reader.held == 0
+
+    async def parts(body: bytes) -> AsyncIterator[bytes]:
+        yield body
+
+    asyncio.run(work())
+    assert where == ["MainThread", "bodies_0"]
+
+
+def test_parts_are_counted_in_one_walk() -> None:
+    """Also where strings do not end; else this would take minutes."""
+    for body in (b'"' + b'\\"' * 2**20, b'["' + b"\\\\" * 2**20, b'"' + b"\\" * (2**20 + 1)):
+        assert sum(1 for _ in PART.finditer(body)) <= 3

@@ -57,7 +57,7 @@ class Answer:
 
     @property
     def number(self) -> float | None:
-        """What the answer rests on: the value, or the label's probability; a label may stand alone."""
+        """What it rests on: the value, or the label's probability, if that is known."""
         return self.score if self.value is None else self.value
 
     @property

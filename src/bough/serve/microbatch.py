@@ -229,7 +229,7 @@ class Microbatcher:
         began = time.perf_counter()
         try:
             answered = list(zip(batch, predictor(queries), strict=True))
-            for item, answers in answered:
+            for _, answers in answered:
                 _check_numbers(answers)
         except BaseException as error:  # a panic of the tokenizer is no Exception
             panic = not isinstance(error, Exception)
