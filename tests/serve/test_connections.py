@@ -37,7 +37,7 @@ def test_a_request_under_way_has_an_end_and_so_has_its_reading() -> None:
     """Which reading a little, again and again, does not put off."""
     protocol, loop, transport = a_connection()
     protocol.cycle = Mock(response_complete=False, more_body=False)
-    protocol.data_received(b"")
+    protocol.resume_writing()
     assert timers(loop) == [5.0, 10.0]
     for _ in range(9):
         protocol.pause_writing()
@@ -75,7 +75,7 @@ def test_the_end_does_not_wait_for_a_body_that_drips() -> None:
     protocol, loop, transport = a_connection()
     transport.get_write_buffer_size.return_value = 0
     protocol.cycle = Mock(response_complete=False, more_body=True)
-    protocol.data_received(b"")
+    protocol.resume_writing()
     protocol.shutdown()
     for now, ended in ((1.0, False), (60.0, True)):
         loop.time.return_value = now

@@ -56,9 +56,7 @@ def load_torch(source: str | Path | Run, device: str = "cpu") -> MultiTaskModel:
     network, tokenizer, longest, facts = read_metadata(folder)
     weights = folder / WEIGHTS_FILE
     try:
-        content = (
-            weights.read_bytes()
-        )  # a mapped file would change the model when it is overwritten
+        content = weights.read_bytes()  # mapped, it would change the model when overwritten
         tensors = load_tensors(content)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{weights}: cannot be read ({error})") from None

@@ -73,8 +73,8 @@ def of_part(facts: Facts, tasks: Mapping[str, Task], parameters: int) -> dict[st
         changed["data"] = kept(facts["data"])
     if facts.get("cost"):  # the time and the memory were spent on all tasks together
         changed["cost"] = {"parameters": parameters, "bytes_to_serve": 4 * parameters}
-    kept = {key: value for key, value in facts.items() if key != "sha256"}  # of all weights
-    return {**kept, **changed}
+    rest = {key: value for key, value in facts.items() if key != "sha256"}  # of all weights
+    return {**rest, **changed}
 
 
 def texts_of(example: str | Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -48,7 +48,7 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
     """The app for a model; its threads live as long as the app's lifespan."""
     metrics = Metrics()
     batcher = Microbatcher(
-        lambda: _predictor(model),
+        _predictors(model),
         settings.threads,
         settings.limits.queue,
         settings.tokens,
@@ -103,9 +103,10 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
     return app
 
 
-def _predictor(model: Model) -> Predictor:
-    """One of a thread: the weights are common, a tokenizer is not made for several threads."""
-    return replace(model, tokenizer=Tokenizer.from_str(model.tokenizer.to_str())).answer
+def _predictors(model: Model) -> Callable[[], Predictor]:
+    """Makes one for a thread: weights are common, a tokenizer is not made for several threads."""
+    words = model.tokenizer.to_str()
+    return lambda: replace(model, tokenizer=Tokenizer.from_str(words)).answer
 
 
 def _handlers(model: Model, check_key: auth.KeyCheck | None) -> dict[Any, Any]:
