@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
 from bough.serve.errors import unavailable
@@ -70,7 +71,11 @@ class BodyReader:
         """Objects are made only of what could be a request: a million lists would cost seconds."""
         most = max(FEWEST, PARTS * self.limits.texts)
         count = sum(map(body.count, (b"[", b"{", b",", b'"')))  # quick; but texts have such, too
-        if count > most and next(islice(PART.finditer(body), most, None), None):
+        if count > most and (part := next(islice(PART.finditer(body), most, None), None)):
+            try:
+                from_json(body[: part.start()], allow_partial=True)
+            except ValueError as error:
+                raise HTTPException(400, f"the body is not JSON ({error})") from None
             texts = f"send at most {self.limits.texts:,} texts at a time"
             raise HTTPException(422, f"the body has more than {most:,} parts; {texts}")
         return parse(body)
