@@ -32,6 +32,7 @@ from tests import tiny
 JSON = {"content-type": "application/json"}
 KEY = {"x-api-key": "secret"}
 ONE = {"texts": ["the old tree"]}
+HERE = "http://localhost"
 
 TASKS = {
     "mood": {},
@@ -146,8 +147,8 @@ def wild_bodies(count: int, seed: int = 0) -> Iterator[bytes]:
 class Server:
     """`bough serve` as its users start it."""
 
-    def __init__(self, folder: Path, *options: str, key: str | None = None):
-        command = [sys.executable, "-m", "bough", "serve", str(folder), "--port", "0", *options]
+    def __init__(self, folder: Path, *options: str, key: str | None = None, program: str = "bough"):
+        command = [sys.executable, "-m", program, "serve", str(folder), "--port", "0", *options]
         environment = {k: v for k, v in os.environ.items() if k != "BOUGH_API_KEY"}
         self.process = subprocess.Popen(
             command,
@@ -207,7 +208,9 @@ def run(
         app = build(made or model(), Settings(**settings))
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost"
+            ) as client:
                 await work(client)
 
     asyncio.run(whole())
@@ -223,7 +226,7 @@ def connect(url: str, *parts: bytes) -> socket.socket:
 
 def post(body: bytes, length: int | None = None) -> bytes:
     """A request on the wire; with a greater length it is an unfinished one."""
-    head = "POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {length or len(body)}\r\n\r\n".encode() + body
 
 

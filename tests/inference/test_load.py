@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -100,3 +101,19 @@ def test_weights_of_another_plan(model: MultiTaskModel, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"model.safetensors: does not fit .*config.json") as caught:
         load(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_is_its_own_whatever_becomes_of_the_file(
+    model: MultiTaskModel, tmp_path: Path
+) -> None:
+    """The file overwritten in place, as `cp` does it; a mapped one would change with it."""
+    folder = model.save(tmp_path / "model")
+    file = folder / "model.safetensors"
+    opened = load(folder)
+    before = opened.predict(TEXTS)
+    size = file.stat().st_size
+    with open(file, "r+b") as raw:
+        raw.seek(size // 2)
+        raw.write(b"\x01" * (size - size // 2))
+    assert opened.predict(TEXTS) == before
+    assert opened.facts["sha256"] != hashlib.sha256(file.read_bytes()).hexdigest()

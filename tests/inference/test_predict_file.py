@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bough.errors import UserError
 from bough.inference import input_files, predict_file
@@ -22,7 +23,7 @@ from bough.inference.input_files import Choice
 from bough.inference.model import WINDOW, Text
 from bough.inference.predict_file import answer_file
 from bough.inference.torch_model import MultiTaskModel
-from tests import serving
+from tests import serving, tiny
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +170,7 @@ def test_answers_come_before_all_texts_are_read(model: MultiTaskModel) -> None:
         nonlocal read
         while True:
             read += 1
-            yield str(read), {"mood": "the old tree"}
+            yield input_files.Row(str(read), {"mood": "the old tree"})
 
     found = predict_file.answers(model, endless())
     assert [next(found)[0] for _ in range(WINDOW + 1)] == [str(n + 1) for n in range(WINDOW + 1)]
@@ -242,3 +243,20 @@ def test_bad_places(folder: str, tmp_path: Path) -> None:
         answer_file(folder, str(file), tmp_path / "out.csv")
     with pytest.raises(UserError, match=r"nothing.txt: cannot be read \(No such file"):
         answer_file(folder, str(tmp_path / "nothing.txt"), tmp_path / "out.csv")
+
+
+@pytest.mark.parametrize("name", ["texts.txt", "texts.csv"])
+def test_an_answer_that_is_no_number_stops_at_its_line(tmp_path: Path, name: str) -> None:
+    broken = serving.model()
+    named = broken.network.named_parameters()
+    words = next(weight for name, weight in named if name.endswith("words.weight"))
+    word = next(word for word in tiny.WORDS if word not in ("the", "old", "tree"))
+    with torch.no_grad():
+        words[broken.tokenizer.token_to_id(word)] = float("nan")
+    head = "" if name.endswith(".txt") else "text\n"
+    (tmp_path / name).write_text(f"{head}the old tree\nthe old {word}\n", encoding="utf-8")
+    where = f"{tmp_path / name}, line {2 if not head else 3}"
+    with pytest.raises(UserError) as caught:
+        answer_file(broken.save(tmp_path / "model"), str(tmp_path / name), tmp_path / "out.csv")
+    assert str(caught.value) == f"{where}: task 'mood' answers nan; train the model again"
+    assert not (tmp_path / "out.csv").exists()

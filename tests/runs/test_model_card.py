@@ -331,7 +331,9 @@ def test_to_the_hub_and_back(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) ->
 
     back = bough.load("me/moods")
     assert alike(back, model)
-    assert back.facts == model.facts
+    digest = hashlib.sha256(files["model.safetensors"]).hexdigest()
+    assert back.facts == model.facts | {"sha256": digest}
+    assert digest in files["README.md"].decode()
 
     # Once it is in the cache no network is needed.
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

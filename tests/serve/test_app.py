@@ -13,6 +13,7 @@ import psutil
 
 from bough.inference.load import load
 from bough.serve.settings import Limits
+from tests.serve.attacked import CURSE
 from tests.serving import (
     JSON,
     ONE,
@@ -151,3 +152,25 @@ def test_wild_bodies_are_answered_or_refused_and_leave_nothing_behind() -> None:
         assert same(response.json()["answers"][0], model().predict("the old tree"))
 
     run(work)
+
+
+def test_a_panic_of_the_tokenizer_ends_nothing(folder: Path) -> None:
+    """In a process of its own: 500 with an id that is in the log, and the next is answered."""
+    server = Server(folder, "--threads", "1", program="tests.serve.attacked")
+    try:
+        with closing(Client(server.url)) as client:
+            names = []
+            for _ in range(2):
+                response = client.ask([CURSE])
+                assert response.status == 500
+                names.append(response.json["error"].rpartition(" ")[2])
+            response = client.ask(["the old tree", CURSE])
+            assert response.status == 422
+            assert response.json["error"] == "text 2 makes the model fail; it is not tried again"
+            assert client.get("/ready").status == 200
+            assert client.post(ONE).status == 200
+    finally:
+        code, out = server.end()
+    assert code == 0
+    assert all(f"failed ({name})" in out for name in names)
+    assert "PanicException: index out of bounds" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import time
@@ -21,9 +22,10 @@ from bough.errors import UserError
 from bough.inference.load import load
 from bough.inference.model import Text
 from bough.machine_limits import cores
+from bough.serve.app import build
 from bough.serve.main import listen, serve
 from bough.serve.microbatch import Answers
-from bough.serve.settings import Settings
+from bough.serve.settings import LOCAL, Settings
 from tests.serving import KEY, Client, Server, in_threads, model, same, served, some_texts
 
 
@@ -207,3 +209,45 @@ def test_a_model_without_numbers_is_not_served(tmp_path: Path) -> None:
     torch.nn.init.constant_(bias, float("nan"))
     with pytest.raises(UserError, match="task 'mood' answers nan"):
         serve(broken.save(tmp_path), Settings(), "127.0.0.1", 0, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("host", "chosen", "shown", "names"),
+    [
+        ("127.0.0.1", None, True, LOCAL),
+        ("localhost", None, True, LOCAL),
+        ("0.0.0.0", None, False, (*LOCAL, "0.0.0.0")),
+        ("0.0.0.0", True, True, (*LOCAL, "0.0.0.0")),
+        ("127.0.0.1", False, False, LOCAL),
+    ],
+)
+def test_what_follows_from_the_address(
+    host: str,
+    chosen: bool | None,
+    shown: bool,
+    names: tuple[str, ...],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And torch's objects are left out of the garbage collection, while it serves."""
+    frozen: list[int] = []
+    given: list[Settings] = []
+
+    def building(made: Any, settings: Settings, name: str) -> Any:
+        given.append(settings)
+        return build(made, settings, name)
+
+    monkeypatch.setattr("bough.serve.main.build", building)
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: frozen.append(gc.get_freeze_count()))
+    serve(folder, Settings(show_examples=chosen), host, 0, "cpu")
+    assert (given[0].show_examples, set(given[0].hosts)) == (shown, set(names))
+    assert frozen[0] > 10_000
+    assert gc.get_freeze_count() == 0
+
+
+def test_the_names_and_shares_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--host-name", "My.site", "--per-client", "3", "--hide-examples")
+    settings = started(monkeypatch, *options)[1]
+    assert settings.hosts == (*LOCAL, "my.site")
+    assert (settings.per_client, settings.show_examples) == (3, False)
+    assert started(monkeypatch)[1] == Settings(threads=cores())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,10 @@ from prometheus_client import generate_latest
 from bough.inference.model import Answer
 from bough.serve.microbatch import (
     Answers,
+    DeadlyText,
     Job,
     Microbatcher,
+    PredictionFailed,
     Query,
     QueueFull,
     estimated_tokens,
@@ -27,6 +30,10 @@ WAIT = 10  # seconds that a test waits for an answer
 
 def answer(text: object) -> Answers:
     return {"t": Answer(label=str(text))}
+
+
+class Panic(BaseException):
+    """As pyo3 raises them."""
 
 
 class Echo:
@@ -45,11 +52,14 @@ class Echo:
         for text, _ in asked:
             if text == "poison":
                 raise RuntimeError("cannot read this")
-            yield answer(text)
+            if text == "panic":
+                raise Panic("a fault of the tokenizer")
+            yield {"t": Answer(value=math.nan)} if text == "nan" else answer(text)
 
 
 def make(*echoes: Echo, capacity: int = 1000, budget: int = 100) -> Microbatcher:
-    batcher = Microbatcher(echoes, capacity, budget, 512, Metrics())
+    new = iter((*echoes, *(Echo() for _ in range(9)))).__next__  # those that follow are spare ones
+    batcher = Microbatcher(new, len(echoes), capacity, budget, 512, Metrics())
     batcher.start()
     return batcher
 
@@ -173,7 +183,7 @@ def test_one_bad_text_spoils_no_other_answer(caplog: pytest.LogCaptureFixture) -
     good, bad = ask(batcher, "a", "b"), ask(batcher, "c", "poison")
     echo.going.set()
     assert labels(good) == ["a", "b"]
-    with pytest.raises(RuntimeError, match="cannot read"):
+    with pytest.raises(PredictionFailed, match="RuntimeError: cannot read"):
         labels(bad)
     assert labels(ask(batcher, "d")) == ["d"]  # the thread lives on
     batcher.close()
@@ -222,7 +232,7 @@ def test_tokens_are_about_right_in_many_languages() -> None:
 
 def test_passes_are_counted() -> None:
     metrics = Metrics()
-    batcher = Microbatcher([Echo()], 10, 100, 512, metrics)
+    batcher = Microbatcher(Echo, 1, 10, 100, 512, metrics)
     batcher.start()
     labels(ask(batcher, "a", "b", "c"))
     batcher.close()
@@ -231,3 +241,53 @@ def test_passes_are_counted() -> None:
     assert counts["bough_pass_texts_bucket", "4.0"] == 1
     assert counts["bough_pass_texts_sum",] == 3
     assert counts["bough_queue_texts",] == 0
+
+
+def test_a_panic_costs_its_text_and_its_predictor_only(caplog: pytest.LogCaptureFixture) -> None:
+    first, second, third = Echo(), Echo(), Echo()
+    new = iter((first, second, third)).__next__
+    batcher = Microbatcher(new, 1, 1000, 100, 512, Metrics())
+    batcher.start()
+    held(first, batcher)
+    good, bad = ask(batcher, "a"), ask(batcher, "panic")
+    first.going.set()
+    assert labels(good) == ["a"]
+    with pytest.raises(PredictionFailed, match="Panic: a fault of the tokenizer"):
+        labels(bad)
+    assert batcher.ready
+    assert labels(ask(batcher, "b")) == ["b"]
+    batcher.close()
+    assert first.passes == [["first"], ["a", "panic"]]
+    assert second.passes == [["a"], ["panic"]]  # each by itself, with a predictor that is whole
+    assert third.passes == [["b"]]
+    assert "a fault of the tokenizer" in caplog.text
+
+
+def test_a_text_that_panics_twice_is_refused() -> None:
+    batcher = make(Echo())
+    for _ in range(2):
+        with pytest.raises(PredictionFailed):
+            labels(ask(batcher, "panic"))
+    with pytest.raises(DeadlyText, match="text 2 makes the model fail; it is not tried again"):
+        ask(batcher, "a", "panic")
+    assert labels(ask(batcher, "a")) == ["a"]
+    batcher.close()
+
+
+def test_without_predictors_nothing_is_taken() -> None:
+    batcher = Microbatcher(iter([Echo()]).__next__, 1, 10, 100, 512, Metrics())
+    batcher.start()
+    with pytest.raises(PredictionFailed):
+        labels(ask(batcher, "panic"))  # and no other can be made
+    batcher.close()
+    assert not batcher.ready
+    with pytest.raises(QueueFull):
+        ask(batcher, "a")
+
+
+def test_what_is_no_number_is_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    batcher = make(Echo())
+    with pytest.raises(PredictionFailed, match="task 't' answers nan"):
+        labels(ask(batcher, "nan"))
+    batcher.close()
+    assert "answers nan" in caplog.text

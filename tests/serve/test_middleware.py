@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 
@@ -22,7 +23,9 @@ def test_a_fault_is_a_500_with_a_sentence_and_in_the_log(caplog: pytest.LogCaptu
     async def work(client: httpx.AsyncClient) -> None:
         response = await client.post("/predict", json=ONE)
         assert response.status_code == 500
-        assert response.json() == {"error": "the server failed; its log says more"}
+        sentence, _, name = response.json()["error"].rpartition(" ")
+        assert sentence == "the server failed; its log says more, under"
+        assert f"POST /predict failed ({name})" in caplog.text
 
     run(work, slow(Broken))
     assert "a fault of ours" in caplog.text
@@ -70,3 +73,65 @@ def test_head_is_answered_where_get_is(server: Server) -> None:
         response = client.connection.getresponse()
         assert (response.status, response.headers["allow"], response.read()) == (405, "POST", b"")
         assert client.get("/health").json == {"status": "alive"}  # on the same connection
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST.:8000", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 421),
+        ("evil.example:8000", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("192.168.1.5", 421),
+        ("localhost@evil.example", 421),
+        ("[::1]evil.example", 421),
+    ],
+)
+def test_a_foreign_name_is_turned_away(host: str, status: int) -> None:
+    """Also where only a redirect would follow."""
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for path in ("/tasks", "/", "/health"):
+            response = await client.get(path, headers={"host": host})
+            assert response.status_code == status, path
+            assert status == 200 or "is no name of this server" in response.json()["error"]
+        response = await client.get("/tasks/", headers={"host": host})
+        assert response.status_code == (404 if status == 200 else 421)
+        response = await client.post("/predict", json=ONE, headers={"host": host})
+        assert response.status_code == status
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "allowed", "refused"),
+    [
+        (("*",), ["evil.example"], []),
+        (("my.site",), ["my.site", "my.site:8000"], ["localhost", "its.my.site"]),
+        (("0.0.0.0",), ["192.168.1.5:8000", "[fe80::1]"], ["evil.example", "1.2.3.4.example"]),
+    ],
+)
+def test_names_are_chosen(hosts: tuple[str, ...], allowed: list[str], refused: list[str]) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        for host in (*allowed, *refused):
+            response = await client.get("/tasks", headers={"host": host})
+            assert response.status_code == (200 if host in allowed else 421), host
+
+    run(work, hosts=hosts)
+
+
+def test_a_client_has_a_share() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        answers = await asyncio.gather(*(client.post("/predict", json=ONE) for _ in range(5)))
+        assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429, 429]
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert refused.headers["retry-after"] == "1"
+        sentence = "2 requests of your address are under way; try again later"
+        assert refused.json() == {"error": sentence}
+        assert (await client.post("/predict", json=ONE)).status_code == 200  # when they are done
+
+    run(work, slow(), per_client=2)

@@ -28,3 +28,10 @@ def test_origins_are_as_browsers_name_them(origin: str, right: str) -> None:
     with pytest.raises(UserError, match=re.escape(sentence)):
         Settings(origins=("*", origin))
     Settings(origins=(right, "http://localhost:3000"))
+
+
+@pytest.mark.parametrize("host", ["", "http://my.site", "my.site:8000", "[::1]", "My.site"])
+def test_host_names_are_names(host: str) -> None:
+    with pytest.raises(UserError, match=r"is no host.s name; write my\.site"):
+        Settings(hosts=(host,))
+    Settings(hosts=("*", "my.site", "::1", "10.0.0.1"))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import httpx
 
+from bough.inference.load import load_torch
 from bough.serve.task_info import describe
 from tests.serving import model, run
 
@@ -38,3 +42,26 @@ def test_examples_fit_the_tasks() -> None:
     for name, kind in (("mood", str), ("near", list)):
         examples = describe(model().only(name), "a")["examples"]
         assert {type(example) for example in examples} == {kind}
+
+
+def test_dev_rows_are_shown_only_where_they_may_be() -> None:
+    own = model(examples=["mine"])
+    assert describe(own, "a")["examples"] == ["mine"]
+    assert "mine" not in describe(own, "a", show_examples=False)["examples"]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert "mine" not in (await client.get("/tasks")).text
+
+    run(work, own, show_examples=False)
+
+
+def test_the_weights_are_named(tmp_path: Path) -> None:
+    folder = model().save(tmp_path / "model")
+    weights = (folder / "model.safetensors").read_bytes()
+    digest = hashlib.sha256(weights).hexdigest()
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.get("/tasks")).json()["weights"] == digest
+
+    run(work, load_torch(folder))
+    assert digest in (folder / "README.md").read_text(encoding="utf-8")

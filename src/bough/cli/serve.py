@@ -32,11 +32,25 @@ def serve(
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="Let this site's pages ask (repeatable)."),
     ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name to be asked by (repeatable); * is any."),
+    ] = None,
+    per_client: Annotated[
+        int | None, typer.Option(min=1, help="Requests that an address may have under way.")
+    ] = None,
+    show_examples: Annotated[
+        bool | None,
+        typer.Option(
+            "--show-examples/--hide-examples",
+            help="Show the model's dev rows on the page; by default on loopback only.",
+        ),
+    ] = None,
 ) -> None:
     """Answer over HTTP, with a page to try the model."""
     try:
         from bough.serve.main import serve as start
-        from bough.serve.settings import Limits, Settings
+        from bough.serve.settings import LOCAL, Limits, Settings
     except ModuleNotFoundError as error:
         missing = f"serving needs {error.name}"
         raise UserError(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
@@ -52,6 +66,9 @@ def serve(
             tokens=tokens,
             key=None if api_key is None else api_key.strip(),
             origins=tuple(cors or ()),
+            hosts=(*LOCAL, *(name.lower() for name in host_name or ())),
+            per_client=per_client,
+            show_examples=show_examples,
         ),
         host,
         port,

@@ -18,6 +18,7 @@ from bough.errors import UserError
 from bough.export.folder import new_folder
 from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
+from bough.inference.onnx_model import graphs_digest
 from bough.inference.onnx_model import load as load_onnx
 from bough.inference.onnx_names import PAIRS_FILE, TEXTS_FILE
 from bough.inference.torch_model import MultiTaskModel
@@ -73,7 +74,7 @@ def write_files(model: MultiTaskModel, folder: Path, int8: bool = False) -> None
     pairs = pairs_graph(model.network, metadata)
     if pairs is not None:
         _save(pairs, folder / PAIRS_FILE)
-    facts = {**model.facts, "runtime": "onnx", "weights": weights}
+    facts = {**model.facts, "runtime": "onnx", "weights": weights, "sha256": graphs_digest(folder)}
     if facts.get("cost"):
         size = sum(file.stat().st_size for file in folder.glob("*.onnx*"))
         facts["cost"] = {**facts["cost"], "bytes_to_serve": size}

@@ -102,6 +102,7 @@ class Facts(Open):
     cost: Cost | None = None
     data: dict[str, dict[str, Split]] = {}
     training: dict[str, Any] = {}
+    sha256: str = ""
     runtime: Literal["torch", "onnx"] = "torch"
     weights: Literal["fp32", "int8"] = "fp32"
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from bough.data import checked_rows
 from bough.data.tables import READERS, Wanted, parts
@@ -27,7 +27,12 @@ from bough.user_paths import place
 
 TABLES = READERS.keys() - {".txt"}  # which has a text per line, and no header
 READ = 2**16  # bytes, as many as a pipe holds
-Row = tuple[str, dict[str, Text]]  # what names the row; each task's text in it
+
+
+class Row(NamedTuple):
+    label: str  # what names the row in the answers
+    texts: dict[str, Text]  # each task's
+    where: str = ""  # the file and the line
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def text_file(model: Model, file: str, choice: Choice) -> Iterator[Inputs]:
         total = 0
         for row in _lines(model, text, name, choice, LeftOut()):
             assert row is not None
-            tasks |= dict.fromkeys(row[1])
+            tasks |= dict.fromkeys(row.texts)
             total += 1
         if not total:
             raise UserError(f"{name}: no line of it can be read")
@@ -144,7 +149,7 @@ def _lines(
             continue
         number += 1
         try:
-            yield _line(model, raw, number, choice)
+            yield _line(model, raw, number, choice)._replace(where=f"{name}, line {number}")
         except UserError as error:
             if not choice.skip:
                 raise UserError(f"{name}, {error}; mend or remove the line") from None
@@ -168,7 +173,7 @@ def _line(model: Model, raw: bytes, number: int, choice: Choice) -> Row:
         tasks = model.fitting(choice.tasks or None, len(cells) == 2)
     except UserError as error:
         raise UserError(f"line {number}: {error}") from None
-    return line.strip(), dict.fromkeys(tasks, text_of(cells))
+    return Row(line.strip(), dict.fromkeys(tasks, text_of(cells)))
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -216,10 +221,11 @@ def _rows(
         faults: dict[int, str] = {}
         for name, task in asked.items():
             checked = checked_rows.check(name, task, part, policy=policy, use="ignored")
-            for row in checked.skipped:
-                faults.setdefault(row.line, checked_rows.named(row, part.unit))
+            for bad in checked.skipped:
+                faults.setdefault(bad.line, checked_rows.named(bad, part.unit))
             for line, label, texts in zip(checked.lines, checked.ids, checked.texts, strict=True):
-                out.setdefault(line, (label, {}))[1][name] = text_of(texts)
+                row = out.setdefault(line, Row(label, {}, f"{path}, {part.unit} {line}"))
+                row.texts[name] = text_of(texts)
         for line in sorted(faults.keys() - out.keys()):
             left_out.add(faults[line])
         yield from (out[line] for line in sorted(out))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as load_tensors
 
 from bough.errors import UserError
 from bough.inference import onnx_model
@@ -15,6 +15,7 @@ from bough.inference.folder import WEIGHTS_FILE, find, read_metadata
 from bough.inference.model import Model
 from bough.inference.onnx_names import TEXTS_FILE
 from bough.inference.torch_model import MultiTaskModel
+from bough.runs.model_facts import digest
 from bough.runs.run_dir import Run
 
 
@@ -55,7 +56,8 @@ def load_torch(source: str | Path | Run, device: str = "cpu") -> MultiTaskModel:
     network, tokenizer, longest, facts = read_metadata(folder)
     weights = folder / WEIGHTS_FILE
     try:
-        tensors = load_file(weights)
+        content = weights.read_bytes()  # mapped, it would change the model when overwritten
+        tensors = load_tensors(content)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{weights}: cannot be read ({error})") from None
     try:
@@ -63,6 +65,7 @@ def load_torch(source: str | Path | Run, device: str = "cpu") -> MultiTaskModel:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise UserError(f"{weights}: does not fit the config.json beside it ({reason})") from None
+    facts["sha256"] = digest([content])
     network.unfreeze()
     network.to(place)
     return MultiTaskModel(network, tokenizer, longest, facts)

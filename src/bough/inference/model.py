@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,16 @@ class Answer:
     def plain(self) -> dict[str, Any]:
         """For JSON: without what does not apply, and no more digits than single precision has."""
         return {k: _rounded(v) for k, v in vars(self).items() if v is not None and v is not False}
+
+    @property
+    def number(self) -> float | None:
+        """What it rests on: the value, or the label's probability, if that is known."""
+        return self.score if self.value is None else self.value
+
+    @property
+    def finite(self) -> bool:
+        """Whether that is a number at all: a model whose weights are broken answers nan."""
+        return self.number is None or math.isfinite(self.number)
 
 
 class Form(NamedTuple):

@@ -38,6 +38,7 @@ from bough.inference.onnx_names import (
 )
 from bough.model.network import Network
 from bough.plan.encoder_pooling import OwnPooling
+from bough.runs.model_facts import digest
 
 TOKENS = 2048  # of one run: more would not stay in the processor's caches
 Floats = NDArray[np.float32]
@@ -131,7 +132,13 @@ def load(source: str | Path, threads: int | None = None) -> OnnxModel:
     texts = _fitting(folder / TEXTS_FILE, threads, network, texts_form(network))
     twin = any(task.twin for task in network.tasks.values())
     pairs = _fitting(folder / PAIRS_FILE, threads, network, pairs_form(network)) if twin else None
+    facts["sha256"] = graphs_digest(folder)
     return OnnxModel(network, tokenizer, longest, facts, texts, pairs)
+
+
+def graphs_digest(folder: Path) -> str:
+    """Of all graphs, and of the weights beside them where they are too large to be in them."""
+    return digest(file.read_bytes() for file in sorted(folder.glob("*.onnx*")))
 
 
 def _fitting(file: Path, threads: int | None, network: Network, form: tuple[Sizes, Sizes]) -> Any:

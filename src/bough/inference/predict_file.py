@@ -107,16 +107,20 @@ def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, di
                 yield None
                 continue
             waiting.append(row)
-            for text in dict.fromkeys(row[1].values()):
-                yield text, tuple(task for task, other in row[1].items() if other == text)
+            for text in dict.fromkeys(row.texts.values()):
+                yield text, tuple(task for task, other in row.texts.items() if other == text)
 
     answered = model.answer(texts())
     for first in answered:
-        label, wanted = waiting.popleft()
+        row = waiting.popleft()
         merged = dict(first)
-        for _ in range(len(set(wanted.values())) - 1):
+        for _ in range(len(set(row.texts.values())) - 1):
             merged |= next(answered)
-        yield label, {task: merged[task] for task in wanted}
+        for task, answer in merged.items():
+            if not answer.finite:
+                sentence = f"task {task!r} answers {answer.number}; train the model again"
+                raise UserError(f"{row.where}: {sentence}")
+        yield row.label, {task: merged[task] for task in row.texts}
 
 
 # --- what is written -----------------------------------------------------------------------------

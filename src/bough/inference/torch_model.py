@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from bough.inference.model import Form, Model
 from bough.model.forward import PackedForward
 from bough.model.routing import READ, Routing
 from bough.plan.encoder_pooling import OwnPooling
-from bough.runs.model_facts import of_part
+from bough.runs.model_facts import digest, of_part
 
 
 @dataclass(repr=False)
@@ -124,8 +124,9 @@ class MultiTaskModel(Model):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()) and not (folder / WEIGHTS_FILE).is_file():
             raise UserError(f"{folder}: other files are in it; give a folder of the model's own")
-        save_metadata(self, folder)
-        write_atomically(folder / WEIGHTS_FILE, self.weights())
+        weights = self.weights()
+        save_metadata(replace(self, facts={**self.facts, "sha256": digest([weights])}), folder)
+        write_atomically(folder / WEIGHTS_FILE, weights)
         return folder
 
     def push_to_hub(

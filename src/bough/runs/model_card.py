@@ -46,6 +46,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> 
         base=_base(facts) or PurePath(str(facts["encoder"])).name,
         plan=plan,
         pooling=_pooling(tasks, facts),
+        sha256=facts.get("sha256"),
         tasks=tasks,
         longest=longest,
         facts=facts,

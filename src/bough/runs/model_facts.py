@@ -6,7 +6,8 @@ No torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -72,8 +73,17 @@ def of_part(facts: Facts, tasks: Mapping[str, Task], parameters: int) -> dict[st
         changed["data"] = kept(facts["data"])
     if facts.get("cost"):  # the time and the memory were spent on all tasks together
         changed["cost"] = {"parameters": parameters, "bytes_to_serve": 4 * parameters}
-    return {**facts, **changed}
+    rest = {key: value for key, value in facts.items() if key != "sha256"}  # of all weights
+    return {**rest, **changed}
 
 
 def texts_of(example: str | Sequence[str]) -> list[str]:
     return [example] if isinstance(example, str) else list(example)
+
+
+def digest(contents: Iterable[bytes]) -> str:
+    """What the weights are known by: SHA-256 of their files, one after the other."""
+    whole = hashlib.sha256()
+    for content in contents:
+        whole.update(content)
+    return whole.hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -31,8 +31,8 @@ from bough.inference.model import Model
 from bough.plan import diagram
 from bough.serve import auth, errors, schemas
 from bough.serve.limits import BodyReader, while_connected
-from bough.serve.microbatch import Microbatcher, Predictor, Query, QueueFull
-from bough.serve.middleware import MetricsMiddleware, security_policy
+from bough.serve.microbatch import DeadlyText, Microbatcher, Predictor, Query, QueueFull
+from bough.serve.middleware import Gate, MetricsMiddleware, security_policy
 from bough.serve.prometheus import Metrics
 from bough.serve.schemas import PredictRequest, Status
 from bough.serve.settings import Limits, Settings
@@ -48,7 +48,8 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
     """The app for a model; its threads live as long as the app's lifespan."""
     metrics = Metrics()
     batcher = Microbatcher(
-        _predictors(model, settings.threads),
+        _predictors(model),
+        settings.threads,
         settings.limits.queue,
         settings.tokens,
         model.longest,
@@ -72,15 +73,17 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
         openapi_url=None,  # the usual one asks for no key
         docs_url=None,  # the usual page fetches its code from elsewhere; ours is at /docs
         redoc_url=None,
+        redirect_slashes=False,  # one would lead to whatever host the request names
         exception_handlers=_handlers(model, check_key),
     )
-    locked = APIRouter()
+    locked = APIRouter(responses=errors.responses(421, *([429] if settings.per_client else [])))
     if check_key:  # the schemes themselves are for the OpenAPI schema
         locked.dependencies += [Security(auth.BEARER), Security(auth.HEADER), Depends(check_key)]
         locked.responses |= errors.responses(401)
     drawing = diagram.svg(model.plan)
     _add_predict(locked, model, batcher, settings.limits)
-    _add_info(locked, app, describe(model, name), drawing, metrics)
+    info = describe(model, name, settings.show_examples)
+    _add_info(locked, app, info, drawing, metrics)
     app.include_router(locked)
     _add_health(app, batcher)
     _add_pages(app)
@@ -94,15 +97,16 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
         )
     paths = {route.path for route in [*app.routes, *locked.routes] if isinstance(route, Route)}
     # What is added last is outermost.
+    app.add_middleware(Gate, hosts=settings.hosts, per_client=settings.per_client)
     policy = security_policy(drawing)
     app.add_middleware(MetricsMiddleware, metrics=metrics, paths=paths, policy=policy)
     return app
 
 
-def _predictors(model: Model, threads: int) -> list[Predictor]:
-    """One per thread: the weights are common, a tokenizer is not made for several threads."""
+def _predictors(model: Model) -> Callable[[], Predictor]:
+    """Makes one for a thread: weights are common, a tokenizer is not made for several threads."""
     words = model.tokenizer.to_str()
-    return [replace(model, tokenizer=Tokenizer.from_str(words)).answer for _ in range(threads)]
+    return lambda: replace(model, tokenizer=Tokenizer.from_str(words)).answer
 
 
 def _handlers(model: Model, check_key: auth.KeyCheck | None) -> dict[Any, Any]:
@@ -129,12 +133,15 @@ def _add_predict(router: APIRouter, model: Model, batcher: Microbatcher, limits:
     request_type = schemas.request_type(model.tasks, limits)
     bodies = BodyReader(limits)
 
+    def parse(body: bytes) -> list[Query]:
+        return _queries(request_type.model_validate_json(body), model)
+
     # FastAPI would read a declared body without limits, and before it asks for the key.
     @router.post(
         "/predict",
         response_model=schemas.response_type(model.tasks),
         response_description="The answers, in order.",
-        responses=errors.responses(400, 408, 413, 415, 422, 503),
+        responses=errors.responses(400, 408, 413, 415, 422, 500, 503),
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -148,8 +155,7 @@ def _add_predict(router: APIRouter, model: Model, batcher: Microbatcher, limits:
         Answers come in the order of the texts.
         """
         deadline = asyncio.get_running_loop().time() + limits.timeout
-        body = request_type.model_validate_json(await bodies.read(request, deadline))
-        queries = _queries(body, model)
+        queries = await bodies.read(request, deadline, parse)
         try:
             job = batcher.submit(queries)
             async with asyncio.timeout_at(deadline):
@@ -157,6 +163,8 @@ def _add_predict(router: APIRouter, model: Model, batcher: Microbatcher, limits:
         except QueueFull:
             sentence = f"the queue has no room for {len(queries)} more; try again later"
             raise errors.unavailable(sentence, batcher.retry_after()) from None
+        except DeadlyText as error:
+            raise HTTPException(422, str(error)) from None
         except TimeoutError:
             sentence = f"no answer within {limits.timeout:g} s; try again later"
             raise errors.unavailable(sentence, batcher.retry_after()) from None

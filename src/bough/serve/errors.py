@@ -17,7 +17,10 @@ STATUSES = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The content type is not JSON.",
+    421: "The Host header names another server.",
     422: "The body is JSON, and not a request; the sentence says why.",
+    429: "The client has too many requests under way.",
+    500: "The server failed; its log says more, under the sentence's id.",
     503: "No room or no time; Retry-After says when to try again.",
 }
 

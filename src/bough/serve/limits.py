@@ -1,18 +1,17 @@
-"""What slow, large and absent clients may hold: a connection, a body, a pass of the model.
-
-uvicorn bounds heads and closes connections that stay quiet between requests. It does not bound
-how long a head, a body or the reading of an answer may take, nor how many connections idle: its
-`limit_concurrency` counts those, too, so that whoever opens enough of them shuts out all others.
-"""
+"""What slow, large and absent clients may hold of a server: a body, a pass of the model."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bough.serve.errors import unavailable
 from bough.serve.schemas import SHOWN
@@ -21,80 +20,27 @@ from bough.serve.settings import Limits
 BODIES = 16  # of the largest size, that may be under way
 SHORT = 2**16  # bytes: such bodies are read while large ones fill all room
 GONE = 499  # what nginx logs when a client has left; nobody sees it but the count
-BUSY = b'{"error":"every connection is in use; try again later"}'
-BUSY_RESPONSE = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
-    b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(BUSY), BUSY)
-)
+# What of a body becomes an object: strings, whole or not, and what begins or parts the others.
+# It never looks at a byte twice, whatever the body.
+PART = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
+PARTS = 20  # for each text that a request may have; a pair has 5, and so many are not held at once
+FEWEST = 10_000
 T = TypeVar("T")
 
 
-def limited_protocol(connections: int, timeout: float) -> type[H11Protocol]:
-    """The protocol of one server's connections.
-
-    A connection is idle without a request under way, and while its client does not read. After
-    `timeout` seconds it is closed, whatever drips in; and when there are too many connections, the
-    one that has been idle longest goes.
-    """
-    idle: dict[LimitedProtocol, asyncio.TimerHandle] = {}  # in the order in which they became so
-
-    class LimitedProtocol(H11Protocol):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            if len(self.connections) > connections:
-                if not idle:
-                    transport.write(BUSY_RESPONSE)
-                    transport.close()
-                    return
-                next(iter(idle))._abort()
-            self._watch()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._watch()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._watch()
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._watch()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self._unwatch()
-
-        def _watch(self) -> None:
-            asked = self.cycle is not None and not self.cycle.response_complete
-            if asked and not self.flow.write_paused:
-                self._unwatch()
-            elif self not in idle:
-                idle[self] = self.loop.call_later(timeout, self._abort)
-
-        def _unwatch(self) -> None:
-            if timer := idle.pop(self, None):
-                timer.cancel()
-
-        def _abort(self) -> None:
-            self._unwatch()
-            self.transport.abort()  # closing would wait for a client that does not read
-
-    return LimitedProtocol
-
-
 class BodyReader:
-    """Reads bodies whole, each within a limit of size and time, and all within one of size."""
+    """Reads bodies whole, each within a limit of size and time, and all within one of size.
+
+    A large body is parsed in a thread, one at a time: the loop answers others in the meantime.
+    """
 
     def __init__(self, limits: Limits):
         self.limits = limits
         self.held = 0  # bytes of bodies that are not short
+        self._thread = ThreadPoolExecutor(1, "bodies")
 
-    async def read(self, request: Request, deadline: float) -> bytes:
+    async def read(self, request: Request, deadline: float, parse: Callable[[bytes], T]) -> T:
+        """The body as `parse` reads it."""
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != "application/json":
             what = f"{kind[:SHOWN]!r}" if kind else "missing"
@@ -109,6 +55,10 @@ class BodyReader:
                 async for part in request.stream():
                     body += part
                     held += self._hold(len(body), len(part))
+            if len(body) <= SHORT:
+                return self._parse(parse, bytes(body))
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._parse, parse, bytes(body))
         except TimeoutError:
             sentence = f"the body did not arrive within {self.limits.timeout:g} s"
             raise HTTPException(408, sentence) from None
@@ -116,7 +66,19 @@ class BodyReader:
             raise HTTPException(GONE, "the client has left") from None
         finally:
             self.held -= held
-        return bytes(body)
+
+    def _parse(self, parse: Callable[[bytes], T], body: bytes) -> T:
+        """Objects are made only of what could be a request: a million lists would cost seconds."""
+        most = max(FEWEST, PARTS * self.limits.texts)
+        count = sum(map(body.count, (b"[", b"{", b",", b'"')))  # quick; but texts have such, too
+        if count > most and (part := next(islice(PART.finditer(body), most, None), None)):
+            try:
+                from_json(body[: part.start()], allow_partial=True)
+            except ValueError as error:
+                raise HTTPException(400, f"the body is not JSON ({error})") from None
+            texts = f"send at most {self.limits.texts:,} texts at a time"
+            raise HTTPException(422, f"the body has more than {most:,} parts; {texts}")
+        return parse(body)
 
     def _hold(self, size: int, part: int) -> int:
         """Take note of a part of a body that now has this size."""

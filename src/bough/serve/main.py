@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import signal
 import socket
 import sys
+from dataclasses import replace
 from errno import EADDRNOTAVAIL
+from ipaddress import ip_address
 from pathlib import Path
 
 import uvicorn
@@ -18,7 +21,7 @@ from bough.inference.load import load
 from bough.inference.model import Model
 from bough.machine_limits import files
 from bough.serve.app import build
-from bough.serve.limits import limited_protocol
+from bough.serve.connections import limited_protocol
 from bough.serve.settings import Limits, Settings
 
 CONNECTIONS = 1024  # at a time, where the process may have twice as many files
@@ -30,7 +33,7 @@ def serve(source: str | Path, settings: Settings, host: str, port: int, device: 
         # On the CPU a pass has one thread, and there is a pass per core: none waits for another.
         model = load(source, device, threads=1 if device == "cpu" else None)
         _warm(model)
-        app = build(model, settings, _name(source))
+        app = build(model, _bound(settings, host, listener), _name(source))
         server = uvicorn.Server(configure(app, settings.limits))
 
         def end(*_: object) -> None:
@@ -40,10 +43,28 @@ def serve(source: str | Path, settings: Settings, host: str, port: int, device: 
         # when all is answered: that is then no failure.
         before = signal.signal(signal.SIGTERM, end)
         _greet(str(source), listener, settings)
+        gc.collect()
+        gc.freeze()  # else a large body's objects have all of torch's looked through
         try:
             server.run(sockets=[listener])
         finally:
+            gc.unfreeze()
             signal.signal(signal.SIGTERM, before)
+
+
+def _bound(settings: Settings, host: str, listener: socket.socket) -> Settings:
+    """The settings, with what follows from the address: its names, and who may see dev rows."""
+    names = filter(None, (host.lower(), listener.getsockname()[0]))
+    shown = settings.show_examples
+    return replace(
+        settings,
+        hosts=tuple(dict.fromkeys((*settings.hosts, *names))),
+        show_examples=_on_loopback(listener) if shown is None else shown,
+    )
+
+
+def _on_loopback(listener: socket.socket) -> bool:
+    return ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
 def configure(app: FastAPI, limits: Limits) -> uvicorn.Config:
@@ -73,7 +94,7 @@ def _greet(source: str, listener: socket.socket, settings: Settings) -> None:
     name, port = listener.getsockname()[:2]
     url = f"http://{f'[{name}]' if ':' in name else name}:{port}"
     print(f"bough: {source} answers at {url} (page) and {url}/docs; Ctrl-C ends it", flush=True)
-    if not name.startswith("127.") and name != "::1" and settings.key is None:
+    if not _on_loopback(listener) and settings.key is None:
         warning = "bough: everyone who reaches this address can ask; BOUGH_API_KEY sets a key"
         print(warning, file=sys.stderr)
 
@@ -111,6 +132,5 @@ def _warm(model: Model) -> None:
         fitting = tuple(n for n, t in model.tasks.items() if t.paired == isinstance(text, tuple))
         answers = next(model.answer([(text, fitting)])) if fitting else {}
         for task, answer in answers.items():
-            number = answer.score if answer.value is None else answer.value
-            if number is None or not math.isfinite(number):
-                raise UserError(f"task {task!r} answers {number}; train the model again")
+            if not answer.finite:
+                raise UserError(f"task {task!r} answers {answer.number}; train the model again")

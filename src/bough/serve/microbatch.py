@@ -10,11 +10,13 @@ for ever. Tokens are estimated here, from bytes: only the model knows them, and 
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import logging
 import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -29,12 +31,25 @@ Answers = dict[str, Answer]
 Predictor = Callable[[Sequence[Query]], Iterable[Answers]]
 MIN_SHARE = 256  # tokens that are not worth sharing out between threads
 MAX_RETRY_AFTER = 60  # seconds
+DEADLY = 2  # times that a text may make a predictor panic
+REMEMBERED = 1024  # texts that have done so
 
 log = logging.getLogger(__name__)
 
 
 class QueueFull(Exception):
     """The queue takes no more, or no more at all."""
+
+
+class DeadlyText(Exception):
+    """A text that has made predictors panic; its number in the request is all it holds."""
+
+    def __init__(self, number: int):
+        super().__init__(f"text {number + 1} makes the model fail; it is not tried again")
+
+
+class PredictionFailed(RuntimeError):
+    """A text was not answered; an Exception whatever the cause, which may be a panic."""
 
 
 @dataclass
@@ -75,17 +90,19 @@ class QueueItem(NamedTuple):
 
 
 class Microbatcher:
-    """A bounded queue, and one thread per predictor that empties it."""
+    """A bounded queue, and threads that empty it, each with a predictor of its own."""
 
     def __init__(
         self,
-        predictors: Sequence[Predictor],
+        new_predictor: Callable[[], Predictor],
+        threads: int,
         capacity: int,
         budget: int,
         longest: int,
         metrics: Metrics,
     ):
         """So many texts may wait; passes of about `budget` tokens, of texts cut to `longest`."""
+        self.new_predictor = new_predictor
         self.capacity = capacity
         self.budget = budget
         self.longest = longest
@@ -99,11 +116,13 @@ class Microbatcher:
         self._idle = 0
         self._pace = 0.0  # seconds per token of one thread, smoothed
         self._closed = False
+        self._panics: OrderedDict[bytes, int] = OrderedDict()  # a text's digest -> how many
         self._change = threading.Condition()
         self._threads = [
-            threading.Thread(target=self._work, args=(predictor,), name=f"answers-{n}", daemon=True)
-            for n, predictor in enumerate(predictors)
+            threading.Thread(target=self._work, name=f"answers-{n}", daemon=True)
+            for n in range(threads)
         ]
+        self._working = threads
 
     def start(self) -> None:
         for thread in self._threads:
@@ -116,8 +135,8 @@ class Microbatcher:
 
     @property
     def ready(self) -> bool:
-        """Whether a text would be taken now."""
-        return not self._closed and self.waiting < self.capacity
+        """Whether a text would be taken now, and answered."""
+        return not self._closed and self._working > 0 and self.waiting < self.capacity
 
     def close(self) -> None:
         """Take nothing more, answer what was taken, and return when all is answered."""
@@ -128,11 +147,15 @@ class Microbatcher:
             thread.join()
 
     def submit(self, queries: Sequence[Query]) -> Job:
-        """Queue the texts of one request: all of them, or QueueFull."""
+        """Queue the texts of one request: all of them, or QueueFull, or DeadlyText."""
+        if self._panics:
+            for number, (text, _) in enumerate(queries):
+                if self._panics.get(_digest(text), 0) >= DEADLY:
+                    raise DeadlyText(number)
         job = Job(queries)
         sizes = [min(estimated_tokens(text), self.longest) for text, _ in queries]
         with self._change:
-            if self._closed or self.waiting + len(queries) > self.capacity:
+            if self._closed or not self._working or self.waiting + len(queries) > self.capacity:
                 raise QueueFull
             tag = self._virtual_time
             for number, size in enumerate(sizes):
@@ -158,9 +181,22 @@ class Microbatcher:
         seconds = math.ceil(self._tokens * self._pace / len(self._threads))
         return min(MAX_RETRY_AFTER, max(1, seconds))
 
-    def _work(self, predictor: Predictor) -> None:
-        while batch := self._take():
-            self._answer(predictor, batch)
+    def _work(self) -> None:
+        try:
+            predictor = self.new_predictor()
+            while batch := self._take():
+                predictor = self._answer(predictor, batch)
+        except BaseException:  # no predictor can be made any more
+            log.critical("a thread that answers has ended", exc_info=True)
+            self._leave()
+
+    def _leave(self) -> None:
+        """One thread fewer; with the last of them, what waits fails instead of waiting for ever."""
+        with self._change:
+            self._working -= 1
+            left = [] if self._working else [item.job for item in self._queue]
+        for job in left:
+            job.fail(PredictionFailed("no thread is left to answer"))
 
     def _take(self) -> list[QueueItem]:
         """The texts whose turn it is; none when the queue is closed and empty."""
@@ -187,19 +223,26 @@ class Microbatcher:
             budget -= item.tokens
         return batch
 
-    def _answer(self, predictor: Predictor, batch: Sequence[QueueItem]) -> None:
+    def _answer(self, predictor: Predictor, batch: Sequence[QueueItem]) -> Predictor:
+        """Answer them, and give the predictor to go on with: after a panic it is a new one."""
         queries = [item.job.queries[item.number] for item in batch]
         began = time.perf_counter()
         try:
             answered = list(zip(batch, predictor(queries), strict=True))
-        except Exception as error:
-            if len(batch) > 1:  # one text must not spoil the others' answers
-                for item in batch:
-                    self._answer(predictor, [item])
-                return
-            log.exception("a text could not be answered")
-            batch[0].job.fail(error)
-            return
+            for _, answers in answered:
+                _check_numbers(answers)
+        except BaseException as error:  # a panic of the tokenizer is no Exception
+            panic = not isinstance(error, Exception)
+            if len(batch) == 1:
+                log.exception("a text could not be answered")
+                if panic:
+                    self._remember(queries[0][0])
+                batch[0].job.fail(PredictionFailed(f"{type(error).__name__}: {error}"))
+            if panic:  # its locks may be held for ever
+                predictor = self._renewed(batch)
+            for item in batch if len(batch) > 1 else ():  # one text must not spoil the others'
+                predictor = self._answer(predictor, [item])
+            return predictor
         seconds = time.perf_counter() - began
         pace = seconds / sum(item.tokens for item in batch)
         with self._change:
@@ -207,6 +250,32 @@ class Microbatcher:
         self.metrics.record_pass(len(batch), seconds)
         for item, answers in answered:
             item.job.settle(item.number, answers)
+        return predictor
+
+    def _renewed(self, batch: Sequence[QueueItem]) -> Predictor:
+        try:
+            return self.new_predictor()
+        except BaseException:
+            for item in batch:
+                item.job.fail(PredictionFailed("no predictor can be made any more"))
+            raise
+
+    def _remember(self, text: Text) -> None:
+        digest = _digest(text)
+        with self._change:
+            self._panics[digest] = self._panics.pop(digest, 0) + 1
+            if len(self._panics) > REMEMBERED:
+                self._panics.popitem(last=False)
+
+
+def _check_numbers(answers: Answers) -> None:
+    for task, answer in answers.items():
+        if not answer.finite:
+            raise ArithmeticError(f"task {task!r} answers {answer.number}")
+
+
+def _digest(text: Text) -> bytes:
+    return hashlib.sha256(repr(text).encode(errors="replace")).digest()
 
 
 def estimated_tokens(text: Text) -> int:

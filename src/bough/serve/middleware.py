@@ -1,4 +1,4 @@
-"""Around every request: the count, and the headers that keep a browser safe."""
+"""Around every request: the count, the headers that keep a browser safe, and who may ask."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import base64
 import hashlib
 import logging
 import re
+import secrets
 import time
+from collections import Counter
 from collections.abc import Collection
 
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bough.serve.prometheus import Metrics
+from bough.serve.schemas import SHOWN
+from bough.serve.settings import ANY_ADDRESS, is_address
 
 log = logging.getLogger(__name__)
 
@@ -49,15 +53,61 @@ class MetricsMiddleware:
         try:
             await self.app(scope, receive, send_with_headers)
         except Exception:
-            log.exception("%s %s failed", method, path)
+            name = secrets.token_hex(4)
+            log.exception("%s %s failed (%s)", method, path, name)
             if status:  # too late to say anything else
                 raise
-            failure = JSONResponse({"error": "the server failed; its log says more"}, 500)
+            sentence = f"the server failed; its log says more, under {name}"
+            failure = JSONResponse({"error": sentence}, 500)
             await failure(scope, receive, send_with_headers)
         finally:
             # A path that leads nowhere is counted under one name: anyone can make up such paths.
             known = path if path in self.paths else "none"
             self.metrics.record_request(method, known, status, time.perf_counter() - began)
+
+
+class Gate:
+    """Turns away requests to other hosts' names, and those beyond a client's share.
+
+    A page of a foreign site may have its own name lead here (DNS rebinding); its browser would then
+    let it read the answers. The name that it asks for gives it away.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str], per_client: int | None):
+        """`*` among the hosts is any, one of ANY_ADDRESS any that is written in numbers."""
+        self.app = app
+        self.hosts = set(hosts)
+        self.per_client = per_client
+        self.under_way: Counter[str] = Counter()  # requests by the client's address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        if not self._ours(host):
+            sentence = f"{host[:SHOWN]!r} is no name of this server; it is told with --host-name"
+            await JSONResponse({"error": sentence}, 421)(scope, receive, send)
+            return
+        client = (scope.get("client") or ("",))[0]
+        if self.per_client and self.under_way[client] >= self.per_client:
+            sentence = f"{self.per_client} requests of your address are under way; try again later"
+            await JSONResponse({"error": sentence}, 429, {"retry-after": "1"})(scope, receive, send)
+            return
+        self.under_way[client] += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.under_way[client] -= 1
+            if not self.under_way[client]:
+                del self.under_way[client]
+
+    def _ours(self, host: str) -> bool:
+        if "*" in self.hosts or not host:  # a browser always names one
+            return True
+        parts = re.fullmatch(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::\d*)?", host)
+        name = (parts[1] or parts[2] or "").lower().removesuffix(".") if parts else ""
+        return name in self.hosts or (bool(ANY_ADDRESS & self.hosts) and is_address(name))
 
 
 def security_policy(drawing: str) -> str:

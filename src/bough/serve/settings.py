@@ -6,9 +6,13 @@ import contextlib
 import math
 import re
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from bough.errors import UserError, shorten
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+ANY_ADDRESS = {"0.0.0.0", "::"}  # among the hosts: whatever is written in numbers
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,9 @@ class Settings:
     tokens: int = 1024  # of one pass, about
     key: str | None = None
     origins: tuple[str, ...] = ()  # of other sites' pages that may ask
+    hosts: tuple[str, ...] = LOCAL  # names that the server is asked by; * is any
+    per_client: int | None = None  # requests of one address under way
+    show_examples: bool | None = None  # the model's, which are dev rows; None: on loopback only
 
     def __post_init__(self) -> None:
         if self.key is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", self.key):
@@ -48,6 +55,10 @@ class Settings:
             )
         for origin in self.origins:
             _check_origin(origin)
+        for host in self.hosts:
+            if not re.fullmatch(r"\*|[a-z0-9._-]+", host) and not is_address(host):
+                example = "my.site, without http:// and port"
+                raise UserError(f"--host-name {shorten(host)} is no host's name; write {example}")
 
 
 def _check_origin(origin: str) -> None:
@@ -67,3 +78,12 @@ def _check_origin(origin: str) -> None:
     raise UserError(
         f"--cors {shorten(origin)} is no site as browsers name it; write {example} or *"
     )
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is written in numbers."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -43,9 +43,11 @@ class ModelInfo(TypedDict):
     examples: Annotated[
         list[str | list[str]], Field(description="Texts, and pairs as lists of two.")
     ]
+    weights: Annotated[str, Field(description="Their SHA-256, as `sha256sum` prints it.")]
 
 
-def describe(model: Model, name: str) -> ModelInfo:
+def describe(model: Model, name: str, show_examples: bool | None = None) -> ModelInfo:
+    """With examples of the model's own, which are dev rows, unless these are not to be shown."""
     # Twin tasks see the texts of a pair one by one and share nothing with joint ones.
     forms: dict[str, list[str]] = {"text": [], "pair": [], "twins": []}
     for task_name, task in model.tasks.items():
@@ -56,7 +58,8 @@ def describe(model: Model, name: str) -> ModelInfo:
         "tasks": {name: _task_info(model.plan, name, task) for name, task in model.tasks.items()},
         "work": {form: _work(model.plan, names) for form, names in forms.items() if names},
         "longest": model.longest,
-        "examples": _examples(model),
+        "examples": _examples(model, show_examples is not False),
+        "weights": model.facts.get("sha256", ""),
     }
 
 
@@ -99,10 +102,10 @@ def _spans(places: Sequence[str]) -> list[str]:
     ]
 
 
-def _examples(model: Model) -> list[str | list[str]]:
+def _examples(model: Model, own: bool) -> list[str | list[str]]:
     """Those of the model, else ours, as far as a task fits them: texts, and pairs as lists."""
     forms = {len(task.columns) for task in model.tasks.values()}
-    for examples in (model.facts.get("examples", ()), EXAMPLES):
+    for examples in (model.facts.get("examples", ()) if own else (), EXAMPLES):
         texts = [[text] if isinstance(text, str) else list(text) for text in examples]
         fitting = [parts for parts in texts if len(parts) in forms]
         if fitting:

@@ -1,0 +1,133 @@
+"""What one connection may hold, and for how long: every state that it can be in has an end.
+
+uvicorn bounds heads and closes connections that stay quiet between requests. It does not bound
+how long a head, a body or the reading of an answer may take, nor how many requests are sent ahead
+of their answers, nor how many connections idle: its `limit_concurrency` counts those, too, so that
+whoever opens enough of them shuts out all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+PIPELINED = 16  # requests that may be sent ahead of the answers before them
+SLOW = 5.0  # seconds after which a body that has not come makes room for others
+READING = 1.0  # seconds in which something is read at the server's end, or nobody reads
+BUSY = b'{"error":"every connection is in use; try again later"}'
+BUSY_RESPONSE = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(BUSY), BUSY)
+)
+
+
+def limited_protocol(connections: int, timeout: float) -> type[H11Protocol]:
+    """The protocol of one server's connections.
+
+    A connection has `timeout` seconds to send a head, as many for its body and its answer, and as
+    many to read that, whatever drips in or out. When there are too many connections, the one that
+    has been idle longest goes: without a request under way, or with a client that does not read.
+    """
+    idle: dict[LimitedProtocol, None] = {}  # in the order in which they became so
+    bodies: dict[LimitedProtocol, float] = {}  # whose body is not here yet -> since when
+
+    def in_the_way(now: float) -> LimitedProtocol | None:
+        """The connection that has to go when there is no room."""
+        for slowest, began in list(bodies.items())[:1]:
+            if not idle and now - began > SLOW:
+                return slowest
+        return next(iter(idle), None)
+
+    class LimitedProtocol(H11Protocol):
+        _request: RequestResponseCycle | None = None  # under way
+        _unread = False  # its client has let the answer wait
+        _ahead = 0  # requests in a row that were here before the last answer was written
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > connections:
+                if not (other := in_the_way(self.loop.time())):
+                    transport.write(BUSY_RESPONSE)
+                    transport.close()
+                    return
+                other._abort()
+            self._start_timer(timeout)
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def on_response_complete(self) -> None:
+            self._ahead = self._ahead + 1 if self.conn.trailing_data[0] else 0
+            super().on_response_complete()
+            self._watch()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._watch()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self._forget()
+
+        def shutdown(self) -> None:
+            """The server ends: what was accepted is answered, to those who read."""
+            super().shutdown()
+            self._hurry(self.loop.time() + SLOW, -1)
+
+        def _hurry(self, last: float, unread: int) -> None:
+            if self not in self.connections:
+                return
+            left = self.transport.get_write_buffer_size()
+            if (left and left == unread) or (self in bodies and self.loop.time() > last):
+                self._abort()
+            else:
+                self.loop.call_later(READING, self._hurry, last, left)
+
+        def _watch(self) -> None:
+            """Every request has a time, and so has what is between them; nothing else counts."""
+            if self not in self.connections:  # it was lost while its answer was made
+                return
+            cycle = self.cycle
+            request = None if cycle is None or cycle.response_complete else cycle
+            if request is not self._request:
+                bodies.pop(self, None)
+                self._request, self._unread = request, False
+                self._start_timer(2 * timeout if request else timeout)
+                if request and self._ahead >= PIPELINED:
+                    request.keep_alive = False
+            if self.flow.write_paused and not self._unread:
+                self._unread = True
+                self._start_timer(timeout)
+            if request is None or self.flow.write_paused or self.transport.is_closing():
+                idle.setdefault(self)
+            else:
+                idle.pop(self, None)
+            if request and request.more_body:
+                bodies.setdefault(self, self.loop.time())
+            else:
+                bodies.pop(self, None)
+
+        def _start_timer(self, seconds: float) -> None:
+            if self._timer:
+                self._timer.cancel()
+            self._timer = self.loop.call_later(seconds, self._abort)
+
+        def _forget(self) -> None:
+            idle.pop(self, None)
+            bodies.pop(self, None)
+            if self._timer:
+                self._timer.cancel()
+
+        def _abort(self) -> None:
+            self._forget()
+            self.transport.abort()  # closing would wait for a client that does not read
+
+    return LimitedProtocol
