@@ -42,9 +42,9 @@ def plan(
     outputs = _outputs(tasks)
     depth = 12 if layers is None else layers
     shape, pooling = _bert_like(depth) if encoder is None else _read(encoder)
-    pooled = outputs if pooling.name == "pooler" else ()
+    pooled = tuple(outputs) if pooling.name == "pooler" else ()
     parsed = Plan.parse(text, tuple(outputs), shape.layers, heads=shape.heads, pooled=pooled)
-    means = outputs if pooling.name == "mean" else ()
+    means = tuple(outputs) if pooling.name == "mean" else ()
     costs = cost(parsed, shape, outputs, length, means=means)
     if as_json:
         table = [{"place": label, "names": names} for label, names in parsed.table()]

@@ -121,7 +121,7 @@ def _of_sentence_transformers(file: Path) -> EncoderPooling:
     known = [MODES[mode] for mode in modes if mode in MODES]
     if not known:
         return EncoderPooling(None, f"the encoder's own is {' and '.join(modes)} ({where})")
-    pooling = "mean" if "mean" in known else known[0]
+    pooling: OwnPooling = "mean" if "mean" in known else known[0]
     if modes == [pooling]:
         return EncoderPooling(pooling, f"as the encoder was made for ({where})")
     return EncoderPooling(
