@@ -23,8 +23,8 @@ ORDER = (
 FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both reach upwards
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = (
-    "errors", "files", "user_paths", "formatting", "safe_text", "templates", "machine_limits", "stop_signals",
-    "recipe", "plan",
+    "errors", "files", "user_paths", "formatting", "safe_text", "templates", "machine_limits",
+    "stop_signals", "recipe", "plan",
     "scoring.metrics", "scoring.statistics", "data.checked_rows", "data.tables", "runs.run_dir",
     "runs.predictions", "comparison", "reports", "inference.config", "cli",
 )  # fmt: skip
