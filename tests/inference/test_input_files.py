@@ -95,7 +95,8 @@ def test_a_table_is_never_held_whole(model: MultiTaskModel, tmp_path: Path) -> N
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.total == 50_000
-    assert last == ("r49999", {"mood": f"{'leaf ' * 60}49999"})
+    assert last is not None
+    assert (last.label, last.texts) == ("r49999", {"mood": f"{'leaf ' * 60}49999"})
     assert peak < file.stat().st_size / 3
 
 

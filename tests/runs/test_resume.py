@@ -338,7 +338,7 @@ def test_another_tokenizer_is_refused_and_other_threads_are_told(
     file.write_text(before.replace('"lowercase":true', '"lowercase":false').replace(
         '"lowercase": true', '"lowercase": false'))  # fmt: skip
     assert file.read_text() != before
-    with pytest.raises(UserError, match=r"tokenizer of encoder .* is another than when the run"):
+    with pytest.raises(UserError, match=r"the tokenizer of encoder .* is another than when"):
         resume(tmp_path / "run")
     file.write_text(before)
     environment = tmp_path / "run/environment.json"

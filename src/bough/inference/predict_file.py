@@ -155,8 +155,8 @@ class _CSV:
     def write(self, label: str, answered: dict[str, Answer]) -> None:
         cells: dict[str, Any] = {}
         for task, answer in answered.items():
-            label = sheet_cell(answer.label or "")
-            cells[task] = label if answer.value is None else f"{answer.value:.4f}"
+            name = sheet_cell(answer.label or "")
+            cells[task] = name if answer.value is None else f"{answer.value:.4f}"
             if answer.score is not None:
                 cells[f"{task}.score"] = f"{answer.score:.4f}"
         self.table.writerow(

@@ -87,8 +87,8 @@ def read_tokenizer(folder: Path, shape: Shape) -> Tokenizer:
 def _check(tokenizer: Tokenizer, shape: Shape, file: Path) -> None:
     """That its tokens are rows of the encoder's tables, and each text begins with a special one."""
     try:
-        # Signs that no vocabulary has: what stands for them must be there.
-        texts = [tokenizer.encode(text) for text in ("a text", "\ue000 \U0010fffd")]
+        # Letters that hardly a vocabulary has: what stands for them must be there.
+        texts = [tokenizer.encode(text) for text in ("a text", "\ua500 \U00013000")]
         pair = tokenizer.encode("one", "other")
     except BaseException as error:  # tokenizers raises plain Exception, and worse from its core
         if isinstance(error, KeyboardInterrupt | SystemExit):
