@@ -211,7 +211,7 @@ def print_verdicts(draws: int) -> None:
     print("\nfalse verdicts of like variants, 5 seeds, their spread 8.5 points")
     print("tasks  variants   by column       whole    at most")
     for tasks, others in ((1, 1), (3, 1), (10, 1), (32, 1), (3, 7)):
-        times = draws if tasks * others < 10 else draws // 2  # each takes longer
+        times = {(10, 1): 2 * draws, (3, 7): draws // 2}.get((tasks, others), draws)
         counts = false_verdicts(tasks, others, 5, 0.3, times)
         print(f"{tasks:5} {others:9}{shares(counts, times)}", flush=True)
     print("\na gain of twice the half-width in one of 3 tasks is found, 5 seeds")

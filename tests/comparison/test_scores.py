@@ -85,7 +85,7 @@ def test_seeds_that_one_side_has_more_count(make: simulated.Make) -> None:
 def test_all_that_the_verdict_may_say_is_one_family(comparison: Comparison) -> None:
     """What has no p, for want of a second seed, is left out of it, and so is what no sentence
     tells of. The mean has half the weight of its tasks together."""
-    ps = {
+    ps: dict[str, dict[str, float | None]] = {
         "a": {"sst": 0.011, "sts": 0.002, "raw": 1e-9, "normalised": 0.004},
         "b": {"sst": None, "sts": None, "raw": None, "normalised": None},
         "c": {"sst": 0.7, "sts": 0.02},
