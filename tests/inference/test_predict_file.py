@@ -100,7 +100,7 @@ def test_a_task_asked_for_twice_answers_once(folder: str, tmp_path: Path) -> Non
 def test_a_row_with_two_texts_gets_both_answers(model: MultiTaskModel) -> None:
     pair = ("one", "two")
     row: dict[str, Text] = {"mood": "the old tree", "same": pair, "near": pair}
-    (found,) = predict_file.answers(model, [("a", row)])
+    (found,) = predict_file.answers(model, [input_files.Row("a", row)])
     assert found[0] == "a"
     assert list(found[1]) == ["mood", "same", "near"]
 
