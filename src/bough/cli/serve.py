@@ -9,6 +9,21 @@ import typer
 from bough.cli.arguments import ModelPath
 from bough.errors import UserError
 
+HostNames = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A name to be asked by (repeatable); * is any."),
+]
+PerClient = Annotated[
+    int | None, typer.Option(min=1, help="Requests that an address may have under way.")
+]
+ShowExamples = Annotated[
+    bool | None,
+    typer.Option(
+        "--show-examples/--hide-examples",
+        help="Show the model's dev rows on the page; by default on loopback only.",
+    ),
+]
+
 
 def serve(
     run: ModelPath,
@@ -32,20 +47,9 @@ def serve(
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="Let this site's pages ask (repeatable)."),
     ] = None,
-    host_name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name to be asked by (repeatable); * is any."),
-    ] = None,
-    per_client: Annotated[
-        int | None, typer.Option(min=1, help="Requests that an address may have under way.")
-    ] = None,
-    show_examples: Annotated[
-        bool | None,
-        typer.Option(
-            "--show-examples/--hide-examples",
-            help="Show the model's dev rows on the page; by default on loopback only.",
-        ),
-    ] = None,
+    host_name: HostNames = None,
+    per_client: PerClient = None,
+    show_examples: ShowExamples = None,
 ) -> None:
     """Answer over HTTP, with a page to try the model."""
     try:

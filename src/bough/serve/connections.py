@@ -9,6 +9,7 @@ whoever opens enough of them shuts out all others.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -29,105 +30,114 @@ def limited_protocol(connections: int, timeout: float) -> type[H11Protocol]:
     many to read that, whatever drips in or out. When there are too many connections, the one that
     has been idle longest goes: without a request under way, or with a client that does not read.
     """
-    idle: dict[LimitedProtocol, None] = {}  # in the order in which they became so
-    bodies: dict[LimitedProtocol, float] = {}  # whose body is not here yet -> since when
+    return type("Protocol", (LimitedProtocol,), {"pool": Pool(connections, timeout)})
 
-    def in_the_way(now: float) -> LimitedProtocol | None:
+
+@dataclass
+class Pool:
+    """What the connections of one server know of each other."""
+
+    most: int
+    timeout: float
+    idle: dict[LimitedProtocol, None] = field(default_factory=dict)  # as they became so
+    bodies: dict[LimitedProtocol, float] = field(default_factory=dict)  # awaited -> since when
+
+    def in_the_way(self, now: float) -> LimitedProtocol | None:
         """The connection that has to go when there is no room."""
-        for slowest, began in list(bodies.items())[:1]:
-            if not idle and now - began > SLOW:
+        for slowest, began in list(self.bodies.items())[:1]:
+            if not self.idle and now - began > SLOW:
                 return slowest
-        return next(iter(idle), None)
+        return next(iter(self.idle), None)
 
-    class LimitedProtocol(H11Protocol):
-        _request: RequestResponseCycle | None = None  # under way
-        _unread = False  # its client has let the answer wait
-        _ahead = 0  # requests in a row that were here before the last answer was written
-        _timer: asyncio.TimerHandle | None = None
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            if len(self.connections) > connections:
-                if not (other := in_the_way(self.loop.time())):
-                    transport.write(BUSY_RESPONSE)
-                    transport.close()
-                    return
-                other._abort()
-            self._start_timer(timeout)
-            self._watch()
+class LimitedProtocol(H11Protocol):
+    pool: Pool
+    _request: RequestResponseCycle | None = None  # under way
+    _unread = False  # its client has let the answer wait
+    _ahead = 0  # requests in a row that were here before the last answer was written
+    _timer: asyncio.TimerHandle | None = None
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch()
-
-        def on_response_complete(self) -> None:
-            self._ahead = self._ahead + 1 if self.conn.trailing_data[0] else 0
-            super().on_response_complete()
-            self._watch()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._watch()
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._watch()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self._forget()
-
-        def shutdown(self) -> None:
-            """The server ends: what was accepted is answered, to those who read."""
-            super().shutdown()
-            self._hurry(self.loop.time() + SLOW, -1)
-
-        def _hurry(self, last: float, unread: int) -> None:
-            if self not in self.connections:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.pool.most:
+            if not (other := self.pool.in_the_way(self.loop.time())):
+                transport.write(BUSY_RESPONSE)
+                transport.close()
                 return
-            left = self.transport.get_write_buffer_size()
-            if (left and left == unread) or (self in bodies and self.loop.time() > last):
-                self._abort()
-            else:
-                self.loop.call_later(READING, self._hurry, last, left)
+            other._abort()
+        self._start_timer(self.pool.timeout)
+        self._watch()
 
-        def _watch(self) -> None:
-            """Every request has a time, and so has what is between them; nothing else counts."""
-            if self not in self.connections:  # it was lost while its answer was made
-                return
-            cycle = self.cycle
-            request = None if cycle is None or cycle.response_complete else cycle
-            if request is not self._request:
-                bodies.pop(self, None)
-                self._request, self._unread = request, False
-                self._start_timer(2 * timeout if request else timeout)
-                if request and self._ahead >= PIPELINED:
-                    request.keep_alive = False
-            if self.flow.write_paused and not self._unread:
-                self._unread = True
-                self._start_timer(timeout)
-            if request is None or self.flow.write_paused or self.transport.is_closing():
-                idle.setdefault(self)
-            else:
-                idle.pop(self, None)
-            if request and request.more_body:
-                bodies.setdefault(self, self.loop.time())
-            else:
-                bodies.pop(self, None)
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
 
-        def _start_timer(self, seconds: float) -> None:
-            if self._timer:
-                self._timer.cancel()
-            self._timer = self.loop.call_later(seconds, self._abort)
+    def on_response_complete(self) -> None:
+        self._ahead = self._ahead + 1 if self.conn.trailing_data[0] else 0
+        super().on_response_complete()
+        self._watch()
 
-        def _forget(self) -> None:
-            idle.pop(self, None)
-            bodies.pop(self, None)
-            if self._timer:
-                self._timer.cancel()
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
 
-        def _abort(self) -> None:
-            self._forget()
-            self.transport.abort()  # closing would wait for a client that does not read
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
 
-    return LimitedProtocol
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._forget()
+
+    def shutdown(self) -> None:
+        """The server ends: what was accepted is answered, to those who read."""
+        super().shutdown()
+        self._hurry(self.loop.time() + SLOW, -1)
+
+    def _hurry(self, last: float, unread: int) -> None:
+        if self not in self.connections:
+            return
+        left = self.transport.get_write_buffer_size()
+        if (left and left == unread) or (self in self.pool.bodies and self.loop.time() > last):
+            self._abort()
+        else:
+            self.loop.call_later(READING, self._hurry, last, left)
+
+    def _watch(self) -> None:
+        """Every request has a time, and so has what is between them; nothing else counts."""
+        if self not in self.connections:  # it was lost while its answer was made
+            return
+        cycle = self.cycle
+        request = None if cycle is None or cycle.response_complete else cycle
+        if request is not self._request:
+            self.pool.bodies.pop(self, None)
+            self._request, self._unread = request, False
+            self._start_timer((2 if request else 1) * self.pool.timeout)
+            if request and self._ahead >= PIPELINED:
+                request.keep_alive = False
+        if self.flow.write_paused and not self._unread:
+            self._unread = True
+            self._start_timer(self.pool.timeout)
+        if request is None or self.flow.write_paused or self.transport.is_closing():
+            self.pool.idle.setdefault(self)
+        else:
+            self.pool.idle.pop(self, None)
+        if request and request.more_body:
+            self.pool.bodies.setdefault(self, self.loop.time())
+        else:
+            self.pool.bodies.pop(self, None)
+
+    def _start_timer(self, seconds: float) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, self._abort)
+
+    def _forget(self) -> None:
+        self.pool.idle.pop(self, None)
+        self.pool.bodies.pop(self, None)
+        if self._timer:
+            self._timer.cancel()
+
+    def _abort(self) -> None:
+        self._forget()
+        self.transport.abort()  # closing would wait for a client that does not read
