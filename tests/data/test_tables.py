@@ -171,7 +171,9 @@ def source(split, **more):
 said = {}
 def load(name, **settings):
     try:
-        task, found = rows.load("t", Task(kind="classify", **settings), root=root, policy="error")
+        task, found = checked_rows.load(
+            "t", Task(kind="classify", **settings), root=root, policy="error"
+        )
         said[name] = [task.labels, {k: (v.texts, v.labels) for k, v in found.items()}]
     except UserError as error:
         said[name] = str(error)

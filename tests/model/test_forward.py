@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -57,7 +58,11 @@ def test_the_padded_pass_of_cuda_is_the_same(
     pack = tiny.pack([3, 9, 4, 4])
     wanted = model(pack, all_sequences(model, 4))
     right = gradients(model, torch.stack([weighted(out) for out in wanted.values()]).sum())
-    monkeypatch.setattr(attention, "attend", attention.attend_padded)
+
+    def padded(*given: Any) -> Tensor:
+        return attention.attend_padded(*given, *[None] * (5 - len(given)))
+
+    monkeypatch.setattr(attention, "attend", padded)
     found = model(pack, all_sequences(model, 4))
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
     got = gradients(model, torch.stack([weighted(out) for out in found.values()]).sum())

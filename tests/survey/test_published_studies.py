@@ -150,7 +150,7 @@ def built(folder: Path) -> None:
 @pytest.mark.parametrize("install", [laid_out, built])
 def test_the_studies_come_with_a_wheel(install: Callable[[Path], None], tmp_path: Path):
     install(tmp_path)
-    code = "from bough.survey import studies; print(*studies.every(), sep='\\n')"
+    code = "from bough.survey import published_studies as s; print(*s.every(), sep='\\n')"
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
