@@ -14,8 +14,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from bough.training.train import train
 
     folder = tmp_path_factory.mktemp("run")
-    made = folders.encoder(folder / "encoder", width=128)
-    recipe = folders.recipe(made, rows=folders.data(folder / "data"), steps=3, plan="split@1")
+    made = folders.encoder(folder / "encoder", layers=1, width=128)  # tracing takes time by layers
+    recipe = folders.recipe(made, rows=folders.data(folder / "data"), steps=3, plan="full")
     return train(recipe, folder / "run").folder
 
 

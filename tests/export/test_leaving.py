@@ -21,6 +21,8 @@ from bough.runs.run_dir import Run
 from tests import folders
 from tests.serving import Client, served
 
+pytestmark = pytest.mark.xdist_group("leaving")  # what it exports is made once, by one worker
+
 QUIET = os.environ | {"OMP_NUM_THREADS": "1"}
 PLAN = "split@1, pal:8, feed:sentiment>similarity"
 TEXTS: list[Text] = [
@@ -33,7 +35,7 @@ CLOSE = 1e-4
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def branched_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from bough.training.train import train
 
     folder = tmp_path_factory.mktemp("run")
@@ -79,17 +81,19 @@ def closely(a: Any, b: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def graph(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def graph(branched_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("out") / "onnx"
-    words = [sys.executable, "-m", "bough", "export", str(run), "--onnx", str(folder)]
+    words = [sys.executable, "-m", "bough", "export", str(branched_run), "--onnx", str(folder)]
     told = subprocess.run(words, capture_output=True, text=True, env=QUIET, check=True)
     assert told.stdout == f"{folder}: serve it with: bough serve {folder}\n"
     return folder
 
 
-def test_both_runtimes_serve_the_same_answers(run: Path, graph: Path) -> None:
-    offline = [{t: a.plain() for t, a in each.items()} for each in load(run).predict(TEXTS)]
-    for folder in (run, graph):
+def test_both_runtimes_serve_the_same_answers(branched_run: Path, graph: Path) -> None:
+    offline = [
+        {t: a.plain() for t, a in each.items()} for each in load(branched_run).predict(TEXTS)
+    ]
+    for folder in (branched_run, graph):
         with served(folder) as server:
             client = Client(server.url)
             together = client.ask(TEXTS)
@@ -97,7 +101,7 @@ def test_both_runtimes_serve_the_same_answers(run: Path, graph: Path) -> None:
             assert all(map(closely, together.json["answers"], offline))
             alone = client.ask(TEXTS[1:2], tasks=["similarity"])
             assert closely(alone.json["answers"][0]["similarity"], offline[1]["similarity"])
-            assert client.get("/tasks").json["plan"] == load(run).plan.text
+            assert client.get("/tasks").json["plan"] == load(branched_run).plan.text
             client.close()
 
 
@@ -137,12 +141,14 @@ def test_int8_that_costs_too_much_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_transformers_loads_what_was_written(run: Path, tmp_path: Path, bough: Bough) -> None:
+def test_transformers_loads_what_was_written(
+    branched_run: Path, tmp_path: Path, bough: Bough
+) -> None:
     """In a process of its own, that has never heard of bough."""
-    model = load(run)
+    model = load(branched_run)
     for task, text in (("sentiment", TEXTS[0]), ("similarity", TEXTS[1])):
         folder = tmp_path / task
-        told = bough("export", run, "--transformers", folder, "--task", task)
+        told = bough("export", branched_run, "--transformers", folder, "--task", task)
         assert told.code == 0, told.err
         assert "trust_remote_code=True" in told.out
         page = (folder / "README.md").read_text(encoding="utf-8")
@@ -175,18 +181,20 @@ def test_transformers_loads_what_was_written(run: Path, tmp_path: Path, bough: B
         (["--transformers", "a", "--trunk"], "name it with --task"),
     ],
 )
-def test_mistakes(words: list[str], said: str, run: Path, tmp_path: Path, bough: Bough) -> None:
+def test_mistakes(
+    words: list[str], said: str, branched_run: Path, tmp_path: Path, bough: Bough
+) -> None:
     made = [str(tmp_path / word) if word in ("a", "b") else word for word in words]
-    told = bough("export", run, *made)
+    told = bough("export", branched_run, *made)
     assert told.code == 2
     assert said in told.err
     assert told.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_folder_is_left_alone(run: Path, graph: Path, bough: Bough) -> None:
+def test_a_full_folder_is_left_alone(branched_run: Path, graph: Path, bough: Bough) -> None:
     before = {file.name: file.stat().st_mtime_ns for file in graph.iterdir()}
-    told = bough("export", run, "--onnx", graph)
+    told = bough("export", branched_run, "--onnx", graph)
     assert told.code == 2
     assert "already there" in told.err
     assert {file.name: file.stat().st_mtime_ns for file in graph.iterdir()} == before

@@ -40,7 +40,7 @@ def test_large_graphs_keep_their_weights_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_export, "LARGEST", 1000)
-    model = model_of("full", TASKS)
+    model = model_of("full", TASKS, layers=1)
     other = exported(model, tmp_path)
     assert (tmp_path / "model.onnx.data").is_file()
     assert worst(model, other, mixed()) < CLOSE

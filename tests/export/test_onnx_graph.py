@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import onnx
 import pytest
 
-from bough.export.onnx_graph import texts_graph
+import bough
 from bough.inference.model import Text
+from bough.inference.onnx_model import OnnxModel
+from bough.inference.onnx_names import TEXTS_FILE
 from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
-from bough.recipe.tasks import Task
 from tests import tiny
 from tests.exports import CLOSE, TASKS, TWINS, exported, mixed, model_of, pairs, worst
 
@@ -19,25 +22,60 @@ FEATURES = ("concat", "sum", "product", "difference", "cosine")
 HIDDEN = TASKS | {"a": tiny.task(head="mlp", depth=2, width=8)}
 
 
-@pytest.mark.parametrize(
-    ("plan", "family", "tasks"),
-    [
-        ("split@1/b+c, lowrank:4@2", "roberta", TASKS),
-        ("row@1, late:SI", "mpnet", TASKS),
-        ("lora:2:qkvoif, bottleneck:4", "bert", TASKS),
-        ("feed~:a>c, split@1, pal:4", "bert", HIDDEN),
+class Traced(NamedTuple):
+    """A model, and what answers from its exported folder: traced once for several tests."""
+
+    model: MultiTaskModel
+    onnx: OnnxModel
+    graph: onnx.ModelProto
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("row@1, late:SI, lowrank:4@2", "mpnet"),
+        ("feed~:a>c, split@1/b+c, pal:4, lora:2:qkvoif, bottleneck:4", "bert"),
     ],
 )
-def test_any_tasks_may_be_asked(
-    plan: str, family: str, tasks: dict[str, Task], tmp_path: Path
-) -> None:
-    model = model_of(plan, tasks, family)
-    other = exported(model, tmp_path)
+
+pytestmark = pytest.mark.xdist_group("onnx graph")  # what it exports is made once, by one worker
+def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    plan, family = request.param
+    model = model_of(plan, HIDDEN, family)
+    folder = tmp_path_factory.mktemp(family)
+    return Traced(model, exported(model, folder), onnx.load(folder / TEXTS_FILE))
+
+
+def test_any_tasks_may_be_asked(traced: Traced) -> None:
     texts: list[Text] = [*mixed(), " ".join(["leaf"] * 34)]
-    assert worst(model, other, texts) < CLOSE
-    for task in tasks:  # alone, so that the other tasks' branches do not run
-        fitting = [text for text in texts if isinstance(text, tuple) == tasks[task].paired]
-        assert worst(model, other, fitting, [(task,)] * len(fitting)) < CLOSE
+    assert worst(traced.model, traced.onnx, texts) < CLOSE
+    for name, task in HIDDEN.items():  # alone, so that the other tasks' branches do not run
+        fitting = [text for text in texts if isinstance(text, tuple) == task.paired]
+        assert worst(traced.model, traced.onnx, fitting, [(name,)] * len(fitting)) < CLOSE
+
+
+def test_weights_are_there_once(traced: Traced) -> None:
+    """Streams that part keep sharing cells: the file has what the network has."""
+    weights = traced.graph.graph.initializer
+    names = [weight.name for weight in weights]
+    assert len(names) == len(set(names))
+    stored = sum(np.prod(weight.dims) for weight in weights if weight.name.startswith("cells."))
+    network = traced.model.network
+    by_distance = {n for n, _ in network.named_parameters() if n.endswith("relative.weight")}
+    stored += sum(network.get_parameter(name).numel() for name in by_distance)  # written out below
+    assert stored == sum(p.numel() for p in network.parameters())
+    others = [np.prod(w.dims) for w in weights if not w.name.startswith("cells.")]
+    assert sum(size >= 10 for size in others) == len(by_distance)
+
+
+def test_a_graph_tells_nothing_of_the_code_it_was_traced_from(traced: Traced) -> None:
+    graph = traced.graph
+    told = {prop.key: prop.value for prop in graph.metadata_props}
+    plan, tasks = traced.model.plan.text, "a,b,c"
+    assert told == {"bough": bough.__version__, "plan": plan, "tasks": tasks, "weights": "fp32"}
+    assert b".py" not in graph.SerializeToString()
+    made = (graph.producer_name, graph.ir_version, graph.opset_import[0].version)
+    assert made == ("bough", 10, 20)
 
 
 def test_twin_pairs_and_mean_pooling(tmp_path: Path) -> None:
@@ -49,17 +87,14 @@ def test_twin_pairs_and_mean_pooling(tmp_path: Path) -> None:
         assert worst(model, other, pairs(), [tasks] * len(pairs())) < CLOSE
 
 
-@pytest.mark.parametrize(
-    ("activation", "head", "number"),
-    [("relu", "cosine-linear", False), ("gelu_new", "cosine-sigmoid", True)],
-)
-def test_activations_and_cosine_heads(
-    activation: str, head: str, number: bool, tmp_path: Path
-) -> None:
-    label = {"number": True} if number else {"labels": ("no", "yes")}
-    task = tiny.task(twin=True, head=head, project=True, norm=True, **label)
-    tasks = {"a": tiny.task(reads_as="hidden"), "b": task}
-    model = model_of("feed:a>b", tasks, "distilbert", activation=activation)
+def test_activations_and_cosine_heads(tmp_path: Path) -> None:
+    both = {"twin": True, "project": True, "norm": True}
+    tasks = {
+        "a": tiny.task(reads_as="hidden"),
+        "b": tiny.task(head="cosine-linear", labels=("no", "yes"), **both),
+        "c": tiny.task(head="cosine-sigmoid", number=True, **both),
+    }
+    model = model_of("feed:a>b, feed:a>c", tasks, "distilbert", activation="gelu_new", layers=1)
     assert worst(model, exported(model, tmp_path), pairs()) < CLOSE
 
 
@@ -71,38 +106,13 @@ def test_a_task_may_have_any_name(kinds: str, tmp_path: Path) -> None:
     assert worst(model, exported(model, tmp_path), mixed()) < CLOSE
 
 
-@pytest.mark.parametrize("plan", ["pal:8, late:IS", "separate"])
-def test_weights_are_there_once(plan: str) -> None:
-    """Streams that part keep sharing cells: the file has what the network has."""
-    model = model_of(plan, TASKS)
-    weights = texts_graph(model.network, {}).graph.initializer
-    names = [weight.name for weight in weights]
-    assert len(names) == len(set(names))
-    stored = sum(np.prod(weight.dims) for weight in weights if weight.name.startswith("cells."))
-    assert stored == sum(p.numel() for p in model.network.parameters())
-    others = [weight for weight in weights if not weight.name.startswith("cells.")]
-    assert max(np.prod(weight.dims) for weight in others) < 10
-
-
-def test_a_graph_tells_nothing_of_the_code_it_was_traced_from() -> None:
-    graph = texts_graph(model_of("split@1", TASKS).network, {"tasks": "a,b,c"})
-    assert {prop.key: prop.value for prop in graph.metadata_props} == {"tasks": "a,b,c"}
-    assert b".py" not in graph.SerializeToString()
-    assert (graph.producer_name, graph.ir_version, graph.opset_import[0].version) == (
-        "bough",
-        10,
-        20,
-    )
-
-
-@pytest.mark.parametrize("plan", ["split@3", "feed:sst>quora>sts"])
-def test_minilm(plan: str, minilm: pretrained.Encoder, tmp_path: Path) -> None:
+def test_minilm(minilm: pretrained.Encoder, tmp_path: Path) -> None:
     tasks = {
         "sst": tiny.task(labels=tuple("01234"), pooling="cls"),
         "quora": tiny.task(joint=True, labels=("0", "1")),
         "sts": tiny.task(joint=True, number=True, pooling="mean"),
     }
-    network = tiny.network(plan, tasks, minilm, stir=0.005)
+    network = tiny.network("split@3, feed:sst>quora>sts", tasks, minilm, stir=0.005)
     model = MultiTaskModel(network, minilm.tokenizer, 512)
     texts: list[Text] = [
         "A fine film, if a little slow.",

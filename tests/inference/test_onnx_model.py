@@ -14,13 +14,14 @@ import pytest
 from tokenizers import Tokenizer
 
 from bough.errors import UserError
-from bough.export.onnx_export import write_onnx
 from bough.inference import onnx_model
 from bough.inference.folder import save_metadata
 from bough.inference.predict_file import answer_file
 from bough.recipe.tasks import Task
 from tests import serving, tiny
 from tests.exports import CLOSE, TWINS, exported, mixed, model_of, sentences
+
+pytestmark = pytest.mark.xdist_group("onnx model")  # what it exports is made once, by one worker
 
 THREE = {name: TWINS[name] for name in "acd"}
 
@@ -36,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def folder_of_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("three")
-    exported(model_of("full", THREE), out)
+    exported(model_of("full", THREE, layers=1), out)
     return out
 
 
@@ -86,14 +87,14 @@ def test_a_graph_beside_another_models_config(
     plan: str, tasks: dict[str, Task], reason: str, folder_of_three: Path, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(folder_of_three, tmp_path / "copy"))
-    save_metadata(model_of(plan, tasks if len(tasks) == 3 else THREE | tasks), copy)
+    fitting = tasks if len(tasks) == 3 else THREE | tasks
+    save_metadata(model_of(plan, fitting, layers=1), copy)
     with pytest.raises(UserError, match=re.escape(f"beside it ({reason}); export the run anew")):
         onnx_model.load(copy)
 
 
-def test_files_are_answered_from_an_export(tmp_path: Path) -> None:
-    model = serving.model()
-    folder = write_onnx(model.save(tmp_path / "model"), tmp_path / "onnx")
+def test_files_are_answered_from_an_export(folder: Path, tmp_path: Path) -> None:
+    model = model_of("split@1", TWINS)
     (tmp_path / "in.txt").write_text("the old tree\na leaf\n", encoding="utf-8")
     answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.jsonl")
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()

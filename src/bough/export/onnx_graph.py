@@ -94,7 +94,6 @@ def _traced(
         )
     assert program is not None
     model: ModelProto = program.model_proto
-    _write_directly(model.graph)
     _cut_weights(model.graph)
     _turn_weights(model.graph)
     return model
@@ -111,17 +110,6 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
-
-
-def _write_directly(graph: GraphProto) -> None:
-    """Attention writes each bucket's rows into empty memory: the only bucket's are that memory."""
-    empty = {node.output[0] for node in graph.node if node.op_type == "ConstantOfShape"}
-    instead = {
-        node.output[0]: node.input[2]
-        for node in graph.node
-        if node.op_type == "ScatterND" and node.input[0] in empty
-    }
-    _read_instead(graph, instead)
 
 
 def _cut_weights(graph: GraphProto) -> None:

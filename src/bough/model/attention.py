@@ -9,6 +9,7 @@ be a kernel launch, so the rows are padded inside attention alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -145,7 +146,9 @@ def attend(
         return attend_padded(qkv, layout, heads, dropout, queries)
     tables = tuple(position_bias(table, max(layout.lengths)) for table in layout.biases)
     # Forward and backward are in the precision of the rows, whatever autocast would choose.
-    with torch.autocast(qkv.device.type, enabled=False):
+    device = qkv.device.type
+    chosen_by_autocast = torch.is_autocast_enabled(device)
+    with torch.autocast(device, enabled=False) if chosen_by_autocast else nullcontext():
         out: Tensor = PackedAttention.apply(qkv, queries, layout, heads, dropout, *tables)
     return out
 
@@ -164,14 +167,12 @@ class PackedAttention(torch.autograd.Function):
         *tables: Tensor,
     ) -> Tensor:
         rate = dropout.trunk_rate if dropout is not None else 0.0
-        out = (
-            qkv.new_empty(qkv.shape[0], qkv.shape[1] // 3)
-            if queries is None
-            else queries.new_empty(queries.shape)
-        )
+        shape = (qkv.shape[0], qkv.shape[1] // 3) if queries is None else queries.shape
+        views = _views(qkv, queries, layout, heads)
+        out = qkv.new_empty(shape) if len(views) > 1 else None
         kept: list[Tensor] = []
         masks: list[Tensor | None] = []
-        for bucket, (query, key, value), rows in _views(qkv, queries, layout, heads):
+        for bucket, (query, key, value), rows in views:
             scores = torch.matmul(query, key.transpose(-1, -2)).mul_(key.shape[-1] ** -0.5)
             if tables:
                 scores += tables[bucket.bias][:, : query.shape[-2], : bucket.length]
@@ -184,7 +185,11 @@ class PackedAttention(torch.autograd.Function):
             else:
                 masks.append(None)
             mixed = torch.matmul(shares, value).transpose(1, 2)
-            out[rows].view(mixed.shape).copy_(mixed)
+            if out is None:  # the only bucket's rows are all rows
+                out = mixed.reshape(shape)
+            else:
+                out[rows].view(mixed.shape).copy_(mixed)
+        assert out is not None
         ctx.save_for_backward(qkv, queries, *kept)
         ctx.masks, ctx.layout, ctx.heads, ctx.rate = masks, layout, heads, rate
         ctx.tables = [table.shape for table in tables]
@@ -222,28 +227,32 @@ def _views(
     qkv: Tensor, queries: Tensor | None, layout: Layout, heads: int
 ) -> list[tuple[Bucket, tuple[Tensor, Tensor, Tensor], slice]]:
     """Each bucket's query, key and value as [texts, heads, length, width], and its output rows."""
+    buckets = layout.buckets
+    if len(buckets) == 1:  # nothing to cut: a trace, and a single text, are spared the slices
+        return [(buckets[0], _by_head(qkv, buckets[0], queries, heads), slice(None))]
     out = []
     row = text = 0
-    for bucket in layout.buckets:
+    for bucket in buckets:
         size = bucket.texts * bucket.length
         rows = slice(row, row + size) if queries is None else slice(text, text + bucket.texts)
         asking = None if queries is None else queries[rows]
-        parts = _by_head(qkv[row : row + size], bucket.texts, asking, heads)
+        parts = _by_head(qkv[row : row + size], bucket, asking, heads)
         out.append((bucket, parts, rows))
         row, text = row + size, text + bucket.texts
     return out
 
 
 def _by_head(
-    qkv: Tensor, texts: int, queries: Tensor | None, heads: int
+    qkv: Tensor, bucket: Bucket, queries: Tensor | None, heads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Views of texts of one length: query, key and value as [texts, heads, length, width]."""
     parts = 3 if queries is None else 2
-    blocks = qkv.view(texts, -1, parts, heads, qkv.shape[1] // (parts * heads))
+    width = qkv.shape[1] // (parts * heads)  # all sizes by name: a trace need not solve for any
+    blocks = qkv.view(bucket.texts, bucket.length, parts, heads, width)
     *query, key, value = blocks.permute(2, 0, 3, 1, 4)
     if queries is None:
         return query[0], key, value
-    return queries.view(texts, 1, heads, -1).transpose(1, 2), key, value
+    return queries.view(bucket.texts, 1, heads, width).transpose(1, 2), key, value
 
 
 def attend_padded(
@@ -262,7 +271,7 @@ def attend_padded(
     texts, longest = tensors.inside.shape
     padded = qkv.new_zeros(texts * longest, qkv.shape[1])
     padded = padded.index_copy(0, tensors.padded_rows, qkv)  # by number: a mask would wait for CUDA
-    query, key, value = _by_head(padded, texts, queries, heads)
+    query, key, value = _by_head(padded, Bucket(texts, longest), queries, heads)
     mask = tensors.inside[:, None, None, :]
     if layout.biases:
         tables = torch.stack([position_bias(table, longest) for table in layout.biases])
