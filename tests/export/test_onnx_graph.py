@@ -18,6 +18,7 @@ from bough.model import pretrained
 from tests import tiny
 from tests.exports import CLOSE, TASKS, TWINS, exported, mixed, model_of, pairs, worst
 
+pytestmark = pytest.mark.xdist_group("onnx graph")  # what it exports is made once, by one worker
 FEATURES = ("concat", "sum", "product", "difference", "cosine")
 HIDDEN = TASKS | {"a": tiny.task(head="mlp", depth=2, width=8)}
 
@@ -37,8 +38,6 @@ class Traced(NamedTuple):
         ("feed~:a>c, split@1/b+c, pal:4, lora:2:qkvoif, bottleneck:4", "bert"),
     ],
 )
-
-pytestmark = pytest.mark.xdist_group("onnx graph")  # what it exports is made once, by one worker
 def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Traced:
     plan, family = request.param
     model = model_of(plan, HIDDEN, family)
