@@ -24,7 +24,7 @@ test: $(STAMP)  ## style, types and all tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist loadfile
 
 format: $(STAMP)  ## let ruff lay the code out
 	$(BIN)/ruff check --fix .

@@ -18,7 +18,6 @@ from bough.model import pretrained
 from tests import tiny
 from tests.exports import CLOSE, TASKS, TWINS, exported, mixed, model_of, pairs, worst
 
-pytestmark = pytest.mark.xdist_group("onnx graph")  # what it exports is made once, by one worker
 FEATURES = ("concat", "sum", "product", "difference", "cosine")
 HIDDEN = TASKS | {"a": tiny.task(head="mlp", depth=2, width=8)}
 

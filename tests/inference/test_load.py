@@ -19,8 +19,6 @@ from bough.inference.torch_model import MultiTaskModel
 from bough.runs.run_dir import Run
 from tests.inference.texts import TEXTS, close
 
-pytestmark = pytest.mark.xdist_group("load")  # what it exports is made once, by one worker
-
 
 @pytest.fixture(scope="module")
 def onnx_folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -21,7 +21,6 @@ from bough.recipe.tasks import Task
 from tests import serving, tiny
 from tests.exports import CLOSE, TWINS, exported, mixed, model_of, sentences
 
-pytestmark = pytest.mark.xdist_group("onnx model")  # what it exports is made once, by one worker
 
 THREE = {name: TWINS[name] for name in "acd"}
 
