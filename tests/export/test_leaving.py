@@ -21,7 +21,6 @@ from bough.runs.run_dir import Run
 from tests import folders
 from tests.serving import Client, served
 
-
 QUIET = os.environ | {"OMP_NUM_THREADS": "1"}
 PLAN = "split@1, pal:8, feed:sentiment>similarity"
 TEXTS: list[Text] = [

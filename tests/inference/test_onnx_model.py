@@ -21,7 +21,6 @@ from bough.recipe.tasks import Task
 from tests import serving, tiny
 from tests.exports import CLOSE, TWINS, exported, mixed, model_of, sentences
 
-
 THREE = {name: TWINS[name] for name in "acd"}
 
 
