@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 PIPELINED = 16  # requests that may be sent ahead of the answers before them
+PACE = 0.002  # seconds between such requests of all connections: others go first
 SLOW = 5.0  # seconds after which a body that has not come makes room for others
 READING = 1.0  # seconds in which something is read at the server's end, or nobody reads
 BUSY = b'{"error":"every connection is in use; try again later"}'
@@ -41,6 +42,8 @@ class Pool:
     timeout: float
     idle: dict[LimitedProtocol, None] = field(default_factory=dict)  # as they became so
     bodies: dict[LimitedProtocol, float] = field(default_factory=dict)  # awaited -> since when
+    ahead: dict[LimitedProtocol, None] = field(default_factory=dict)  # wait for their turn
+    _turn: asyncio.TimerHandle | None = None  # the next one
 
     def in_the_way(self, now: float) -> LimitedProtocol | None:
         """The connection that has to go when there is no room."""
@@ -48,6 +51,20 @@ class Pool:
             if not self.idle and now - began > SLOW:
                 return slowest
         return next(iter(self.idle), None)
+
+    def wait(self, connection: LimitedProtocol) -> None:
+        """For the turn of a request that was sent ahead."""
+        self.ahead[connection] = None
+        if not self._turn:
+            self._turn = connection.loop.call_later(PACE, self._next)
+
+    def _next(self) -> None:
+        self._turn = None
+        if connection := next(iter(self.ahead), None):
+            del self.ahead[connection]
+            if self.ahead:
+                self._turn = connection.loop.call_later(PACE, self._next)
+            connection.take_turn()
 
 
 class LimitedProtocol(H11Protocol):
@@ -72,9 +89,25 @@ class LimitedProtocol(H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def handle_events(self) -> None:
+        if self not in self.pool.ahead:
+            super().handle_events()
+
     def on_response_complete(self) -> None:
         self._ahead = self._ahead + 1 if self.conn.trailing_data[0] else 0
+        if self._ahead and not self.transport.is_closing():
+            self.pool.wait(self)  # else all time would go to who does not wait for answers
         super().on_response_complete()
+        if self in self.pool.ahead:
+            self.flow.pause_reading()
+        self._watch()
+
+    def take_turn(self) -> None:
+        """Read on, with what has been sent ahead."""
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        self.handle_events()
         self._watch()
 
     def pause_writing(self) -> None:
@@ -135,6 +168,7 @@ class LimitedProtocol(H11Protocol):
     def _forget(self) -> None:
         self.pool.idle.pop(self, None)
         self.pool.bodies.pop(self, None)
+        self.pool.ahead.pop(self, None)
         if self._timer:
             self._timer.cancel()
 
