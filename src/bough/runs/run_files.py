@@ -71,7 +71,9 @@ def check(form: type[BaseModel], content: Any, wrong: str, mend: str) -> dict[st
     except ValidationError as fault:
         first = fault.errors(include_url=False)[0]
         # Where a value may be of several types, the place ends with the type that was tried.
-        path = tuple(part for part in first["loc"] if not str(part).startswith(("dict[", "constrained-")))
+        path = tuple(
+            part for part in first["loc"] if not str(part).startswith(("dict[", "constrained-"))
+        )
         what = "missing" if first["type"] == "missing" else shorten(first["input"])
         key = dotted(path) or "the content"
         raise UserError(f"{wrong}, {key} is {what}; {mend}") from None
