@@ -76,6 +76,7 @@ class Bench:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.serve.attacked", "serve", str(folder), "--port", "0"],
             env=os.environ | {"PYTHONPATH": self.path, "OMP_NUM_THREADS": "1"},
+            cwd=folder,  # nothing is imported from here
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
