@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from bough.serve.app import build
-from bough.serve.connections import PACE, PIPELINED, limited_protocol
+from bough.serve.connections import PACE, PIPELINED, Pool, limited_protocol
 from bough.serve.settings import Limits, Settings
 from tests.serving import ONE, Client, Server, beside, connect, model, post, reply, served
 
@@ -129,6 +129,21 @@ def test_a_body_that_does_not_come_makes_room(monkeypatch: pytest.MonkeyPatch) -
         time.sleep(0.5)
         with connect(url, post(json.dumps(ONE).encode())) as third:
             assert reply(third).status == 200
+
+
+def test_who_has_just_come_is_the_last_to_go() -> None:
+    """Else a burst of hostile connections ends the honest ones before their requests are here."""
+    pool = Pool(9, 30.0)
+    old, new, early, late = (Mock() for _ in range(4))
+    assert pool.in_the_way(100.0) is None
+    pool.idle[new] = 99.9
+    assert pool.in_the_way(100.0) is new
+    pool.bodies[late] = 99.0
+    assert pool.in_the_way(100.0) is new
+    pool.bodies = {early: 90.0, late: 99.0}
+    assert pool.in_the_way(100.0) is early
+    pool.idle = {old: 98.0, new: 99.9}
+    assert pool.in_the_way(100.0) is old
 
 
 def test_hostile_connections_do_not_stop_the_others(server: Server) -> None:

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 PIPELINED = 16  # requests that may be sent ahead of the answers before them
 PACE = 0.002  # seconds between such requests of all connections: others go first
+FRESH = 1.0  # seconds that a connection has for its request while others are in the way longer
 SLOW = 5.0  # seconds after which a body that has not come makes room for others
 READING = 1.0  # seconds in which something is read at the server's end, or nobody reads
 BUSY = b'{"error":"every connection is in use; try again later"}'
@@ -40,17 +41,18 @@ class Pool:
 
     most: int
     timeout: float
-    idle: dict[LimitedProtocol, None] = field(default_factory=dict)  # as they became so
-    bodies: dict[LimitedProtocol, float] = field(default_factory=dict)  # awaited -> since when
+    # Both since when, and in that order: without a request, and with a body that is awaited.
+    idle: dict[LimitedProtocol, float] = field(default_factory=dict)
+    bodies: dict[LimitedProtocol, float] = field(default_factory=dict)
     ahead: dict[LimitedProtocol, None] = field(default_factory=dict)  # wait for their turn
     _turn: asyncio.TimerHandle | None = None  # the next one
 
     def in_the_way(self, now: float) -> LimitedProtocol | None:
         """The connection that has to go when there is no room."""
-        for slowest, began in list(self.bodies.items())[:1]:
-            if not self.idle and now - began > SLOW:
-                return slowest
-        return next(iter(self.idle), None)
+        for since, late in ((self.idle, FRESH), (self.bodies, SLOW), (self.idle, -1.0)):
+            if since and now - next(iter(since.values())) > late:
+                return next(iter(since))
+        return None
 
     def wait(self, connection: LimitedProtocol) -> None:
         """For the turn of a request that was sent ahead."""
@@ -152,7 +154,7 @@ class LimitedProtocol(H11Protocol):
             self._unread = True
             self._start_timer(self.pool.timeout)
         if request is None or self.flow.write_paused or self.transport.is_closing():
-            self.pool.idle.setdefault(self)
+            self.pool.idle.setdefault(self, self.loop.time())
         else:
             self.pool.idle.pop(self, None)
         if request and request.more_body:
