@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bough.errors import UserError
+from bough.errors import UserError, shorten
 
 FILES = [
     "config.json",
@@ -34,14 +34,14 @@ def asking_the_hub(failed: str) -> Iterator[None]:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if isinstance(error, errors.LocalEntryNotFoundError):  # its words are of its own settings
             reason = "which cannot be reached, or is turned off by HF_HUB_OFFLINE"
-        raise UserError(f"{failed} ({reason})") from None
+        raise UserError(f"{failed} ({reason[:200]})") from None
 
 
 def from_hub(name: str, what: str) -> Path:
     """The hub's files of this encoder or model, from the cache or fetched."""
     from huggingface_hub import snapshot_download
 
-    failed = f"{what} {name!r} is neither a folder here nor could it be fetched from the hub"
+    failed = f"{what} {shorten(name)} is neither a folder here nor could it be fetched from the hub"
     with asking_the_hub(failed):
         folder = Path(snapshot_download(name, allow_patterns=FILES))
         if not any(folder.glob("*.safetensors")):

@@ -12,14 +12,22 @@ from bough.errors import UserError
 from bough.hub import FILES
 from bough.model import pretrained
 from bough.model.pretrained import Encoder
+from bough.recipe.recipe import Recipe
 from tests import folders
 from tests.reference import keep, same
+
+TASKS = {"t": {"kind": "classify", "text": "x"}}
 
 
 def test_no_such_folder(tmp_path: Path) -> None:
     for name in (str(tmp_path / "nowhere"), "./nowhere", "a/b/c"):
         with pytest.raises(UserError, match=r"no such folder"):
             pretrained.find(name)
+    for name in ("./" + "x" * 300, "x" * 100_000, "~nobody9/x", "\x00"):  # no names of files at all
+        with pytest.raises(UserError, match=r"encoder") as caught:
+            pretrained.find(name)
+        assert len(str(caught.value)) < 400
+        assert Recipe.read({"encoder": name, "tasks": TASKS}).anchored().encoder == name
     file = tmp_path / "config.json"
     file.write_text("{}")
     with pytest.raises(UserError, match="is a file"):

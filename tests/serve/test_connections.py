@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import socket
@@ -16,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from bough.serve.app import build
-from bough.serve.connections import PIPELINED, limited_protocol
+from bough.serve.connections import PACE, PIPELINED, Pool, limited_protocol
 from bough.serve.settings import Limits, Settings
 from tests.serving import ONE, Client, Server, beside, connect, model, post, reply, served
 
@@ -25,6 +26,7 @@ def a_connection(timeout: float = 5.0) -> tuple[H11Protocol, Mock, Mock]:
     """One on a loop of which nothing runs; with its loop and its transport."""
     loop, transport = Mock(), Mock()
     loop.time.return_value = 0.0
+    loop.create_task.side_effect = lambda work: Mock(never_runs=work.close())
     transport.get_extra_info.return_value = None
     transport.is_closing.return_value = False
     config = uvicorn.Config(build(model(), Settings()), lifespan="off")
@@ -59,6 +61,34 @@ def test_requests_sent_ahead_have_an_end() -> None:
         while part := raw.recv(2**16):
             received += part
     assert received.count(b"HTTP/1.1 200 OK") == PIPELINED + 1
+
+
+def test_requests_sent_ahead_wait_for_those_that_are_not() -> None:
+    """However many connections send them: one at a time, and the loop is free in between."""
+    ahead = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * 2
+    first, loop, _ = a_connection()
+    second = type(first)(first.config, first.server_state, {}, loop)
+    second.connection_made(first.transport)
+    for connection in (first, second):
+        connection.data_received(ahead)
+        finish(connection)
+        assert connection.cycle.response_complete, "the next one has begun already"
+    (turn,) = (c.args[1] for c in loop.call_later.call_args_list if c.args[0] == PACE)
+    turn()
+    assert [c.cycle.response_complete for c in (first, second)] == [False, True]
+    second.connection_lost(None)  # who leaves, waits no more
+    loop.call_later.call_args.args[1]()
+    assert second.cycle.response_complete
+
+
+def finish(connection: H11Protocol) -> None:
+    """Answer the request that is under way."""
+
+    async def answer() -> None:
+        await connection.cycle.send({"type": "http.response.start", "status": 200, "headers": []})
+        await connection.cycle.send({"type": "http.response.body"})
+
+    asyncio.run(answer())
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -99,6 +129,21 @@ def test_a_body_that_does_not_come_makes_room(monkeypatch: pytest.MonkeyPatch) -
         time.sleep(0.5)
         with connect(url, post(json.dumps(ONE).encode())) as third:
             assert reply(third).status == 200
+
+
+def test_who_has_just_come_is_the_last_to_go() -> None:
+    """Else a burst of hostile connections ends the honest ones before their requests are here."""
+    pool = Pool(9, 30.0)
+    old, new, early, late = (Mock() for _ in range(4))
+    assert pool.in_the_way(100.0) is None
+    pool.idle[new] = 99.9
+    assert pool.in_the_way(100.0) is new
+    pool.bodies[late] = 99.0
+    assert pool.in_the_way(100.0) is new
+    pool.bodies = {early: 90.0, late: 99.0}
+    assert pool.in_the_way(100.0) is early
+    pool.idle = {old: 98.0, new: 99.9}
+    assert pool.in_the_way(100.0) is old
 
 
 def test_hostile_connections_do_not_stop_the_others(server: Server) -> None:

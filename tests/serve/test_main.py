@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -229,8 +230,9 @@ def test_what_follows_from_the_address(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And torch's objects are left out of the garbage collection, while it serves."""
-    frozen: list[int] = []
+    """While it serves, torch's objects are no garbage to collect, and threads wait shortly."""
+    usual = sys.getswitchinterval()
+    frozen: list[tuple[int, float]] = []
     given: list[Settings] = []
 
     def building(made: Any, settings: Settings, name: str) -> Any:
@@ -238,11 +240,16 @@ def test_what_follows_from_the_address(
         return build(made, settings, name)
 
     monkeypatch.setattr("bough.serve.main.build", building)
-    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: frozen.append(gc.get_freeze_count()))
+
+    def looking(*_: Any, **__: Any) -> None:
+        frozen.append((gc.get_freeze_count(), sys.getswitchinterval()))
+
+    monkeypatch.setattr("uvicorn.Server.run", looking)
     serve(folder, Settings(show_examples=chosen), host, 0, "cpu")
     assert (given[0].show_examples, set(given[0].hosts)) == (shown, set(names))
-    assert frozen[0] > 10_000
-    assert gc.get_freeze_count() == 0
+    assert frozen[0][0] > 10_000
+    assert frozen[0][1] < usual
+    assert (gc.get_freeze_count(), sys.getswitchinterval()) == (0, usual)
 
 
 def test_the_names_and_shares_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

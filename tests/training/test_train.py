@@ -78,6 +78,20 @@ def test_a_runs_classes_are_its_own(tiny_folder: Path, tmp_path: Path) -> None:
     assert Recipe.read(run.recipe_file).tasks["sentiment"].labels
 
 
+def test_eval_says_when_the_rows_are_others(tiny_folder: Path, tmp_path: Path) -> None:
+    rows = folders.data(tmp_path / "rows")
+    run = train(folders.recipe(tiny_folder, rows=rows, **FEW), tmp_path / "run")
+    said: list[str] = []
+    judge(run.folder, "dev", said.append)
+    assert said == []
+    file = rows / "sentiment-dev.csv"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    judge(run.folder, "dev", said.append)
+    (sentence,) = said
+    assert "the dev rows of task 'sentiment'" in sentence
+    assert "are not those that the run was judged on" in sentence
+
+
 def test_where_a_run_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert new_folder("recipes/three.yaml") == Path("runs/three")

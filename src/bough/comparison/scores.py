@@ -120,16 +120,23 @@ def _difference(estimate: Estimate, most: float, seeds: int) -> Difference:
     return Difference(estimate.value, (low, high), estimate.half(), estimate.p, seeds)
 
 
+def claim_weights(tasks: Collection[str]) -> dict[str, float]:
+    """The columns of which the verdict may claim something, by their shares of the 5 %.
+
+    The mean has half the weight of all its tasks together, so that many tasks do not drown it.
+    """
+    return {**dict.fromkeys(tasks, 1.0), AGGREGATES[-1]: len(tasks) / 2}
+
+
 def correct(scores: Scores, tasks: Collection[str]) -> None:
     """All that the verdict may claim is one family: each variant's tasks, and their mean.
 
-    The mean has half the weight of all its tasks together, so that many tasks do not drown it;
-    what stands in no sentence, or has no p, is not in the family. Anecdotes are one of their own:
+    What stands in no sentence, or has no p, is not in the family. Anecdotes are one of their own:
     variants that have only begun take nothing from the others.
     """
     from scipy import stats
 
-    weights = {**dict.fromkeys(tasks, 1.0), AGGREGATES[-1]: len(tasks) / 2}
+    weights = claim_weights(tasks)
     claims = [
         (label, column, difference, min(difference.p * look_factor(difference.looks), 1.0))
         for label, row in scores.items()

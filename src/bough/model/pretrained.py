@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough import files
-from bough.errors import UserError, nearest
+from bough.errors import UserError, nearest, shorten
 from bough.hub import from_hub
 from bough.model.encoder_files import read_tensors, read_tokenizer, weight_files
 from bough.model.weight_names import translate
@@ -68,13 +69,13 @@ def find(name: str) -> Path:
     """The folder of this encoder, downloaded if it is a hub id that is not here yet."""
     if name == MINILM:
         return minilm()
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    if folder.is_file():
+    folder = os.path.expanduser(name)
+    if os.path.isdir(folder):  # which is false for what can be no name; Path would raise
+        return Path(folder)
+    if os.path.isfile(folder):
         raise UserError(f"encoder {name!r} is a file; give the folder it is in")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
-        raise UserError(f"encoder {name!r}: there is no such folder")
+        raise UserError(f"encoder {shorten(name)}: there is no such folder")
     try:
         return from_hub(name, "encoder")
     except UserError as mistake:

@@ -270,10 +270,10 @@ class Recipe(Consistent):
 
     def anchored(self) -> Recipe:
         """With an encoder's folder by its full path, so that it is found from anywhere."""
-        folder = Path(self.encoder).expanduser()
-        if self.encoder == MINILM or not folder.is_dir():
+        folder = os.path.expanduser(self.encoder)
+        if self.encoder == MINILM or not os.path.isdir(folder):
             return self
-        return self.model_copy(update={"encoder": str(folder.resolve())})
+        return self.model_copy(update={"encoder": os.path.realpath(folder)})
 
     def task_weights(self) -> dict[str, float]:
         """Loss weight of each task."""

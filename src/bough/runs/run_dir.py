@@ -18,8 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from bough.errors import UserError, shorten
+from pydantic import BaseModel
+
+from bough.errors import UserError
 from bough.files import Content, clear_parts, explained, write_atomically
+from bough.runs import run_files
 from bough.runs.lock import locked
 
 
@@ -81,15 +84,15 @@ class Run:
 
     @property
     def scores(self) -> dict[str, Any]:
-        return self._json("scores.json")
+        return self._json("scores.json", run_files.Scores)
 
     @property
     def cost(self) -> dict[str, Any]:
-        return self._json("cost.json")
+        return self._json("cost.json", run_files.Cost)
 
     @property
     def environment(self) -> dict[str, Any]:
-        return self._json("environment.json")
+        return self._json("environment.json", run_files.Environment)
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """The log's lines; a last line cut short by a kill is left out."""
@@ -109,14 +112,11 @@ class Run:
                     f"{file}, line {number}: not JSON ({line[:60].decode(errors='replace')!r}); "
                     "remove that line, or train the run anew"
                 ) from None
-            if not isinstance(entry, dict) or not isinstance(entry.get("step"), int):
-                raise UserError(
-                    f"{file}, line {number}: expected an entry of the log with its step, not "
-                    f"{shorten(entry)}; remove that line, or train the run anew"
-                )
-            yield entry
+            wrong = f"{file}, line {number}: expected an entry of the log"
+            mend = "remove that line, or train the run anew"
+            yield run_files.check(run_files.Entry, entry, wrong, mend)
 
-    def _json(self, name: str) -> dict[str, Any]:
+    def _json(self, name: str, form: type[BaseModel]) -> dict[str, Any]:
         file = self.folder / name
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
@@ -124,9 +124,7 @@ class Run:
             raise UserError(f"{file}: not there; the run is not finished") from None
         except (ValueError, RecursionError) as error:
             raise UserError(f"{file}: not JSON ({error})") from None
-        if not isinstance(content, dict):
-            raise UserError(f"{file}: is damaged, it holds {shorten(content)}; train the run anew")
-        return content
+        return run_files.check(form, content, f"{file}: is damaged", "train the run anew")
 
 
 class Writer:

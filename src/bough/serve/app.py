@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -203,8 +204,12 @@ def _add_info(
         return Response(drawing, media_type=SVG)
 
     @router.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> JSONResponse:
-        return JSONResponse(app.openapi())
+    async def openapi() -> Response:
+        return Response(schema(), media_type="application/json")
+
+    @cache
+    def schema() -> bytes:
+        return to_json(app.openapi())
 
 
 def _add_health(app: FastAPI, batcher: Microbatcher) -> None:

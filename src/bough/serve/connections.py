@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 PIPELINED = 16  # requests that may be sent ahead of the answers before them
+PACE = 0.002  # seconds between such requests of all connections: others go first
+FRESH = 1.0  # seconds that a connection has for its request while others are in the way longer
 SLOW = 5.0  # seconds after which a body that has not come makes room for others
 READING = 1.0  # seconds in which something is read at the server's end, or nobody reads
 BUSY = b'{"error":"every connection is in use; try again later"}'
@@ -39,15 +41,32 @@ class Pool:
 
     most: int
     timeout: float
-    idle: dict[LimitedProtocol, None] = field(default_factory=dict)  # as they became so
-    bodies: dict[LimitedProtocol, float] = field(default_factory=dict)  # awaited -> since when
+    # Both since when, and in that order: without a request, and with a body that is awaited.
+    idle: dict[LimitedProtocol, float] = field(default_factory=dict)
+    bodies: dict[LimitedProtocol, float] = field(default_factory=dict)
+    ahead: dict[LimitedProtocol, None] = field(default_factory=dict)  # wait for their turn
+    _turn: asyncio.TimerHandle | None = None  # the next one
 
     def in_the_way(self, now: float) -> LimitedProtocol | None:
         """The connection that has to go when there is no room."""
-        for slowest, began in list(self.bodies.items())[:1]:
-            if not self.idle and now - began > SLOW:
-                return slowest
-        return next(iter(self.idle), None)
+        for since, late in ((self.idle, FRESH), (self.bodies, SLOW), (self.idle, -1.0)):
+            if since and now - next(iter(since.values())) > late:
+                return next(iter(since))
+        return None
+
+    def wait(self, connection: LimitedProtocol) -> None:
+        """For the turn of a request that was sent ahead."""
+        self.ahead[connection] = None
+        if not self._turn:
+            self._turn = connection.loop.call_later(PACE, self._next)
+
+    def _next(self) -> None:
+        self._turn = None
+        if connection := next(iter(self.ahead), None):
+            del self.ahead[connection]
+            if self.ahead:
+                self._turn = connection.loop.call_later(PACE, self._next)
+            connection.take_turn()
 
 
 class LimitedProtocol(H11Protocol):
@@ -72,9 +91,25 @@ class LimitedProtocol(H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def handle_events(self) -> None:
+        if self not in self.pool.ahead:
+            super().handle_events()
+
     def on_response_complete(self) -> None:
         self._ahead = self._ahead + 1 if self.conn.trailing_data[0] else 0
+        if self._ahead and not self.transport.is_closing():
+            self.pool.wait(self)  # else all time would go to who does not wait for answers
         super().on_response_complete()
+        if self in self.pool.ahead:
+            self.flow.pause_reading()
+        self._watch()
+
+    def take_turn(self) -> None:
+        """Read on, with what has been sent ahead."""
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        self.handle_events()
         self._watch()
 
     def pause_writing(self) -> None:
@@ -119,7 +154,7 @@ class LimitedProtocol(H11Protocol):
             self._unread = True
             self._start_timer(self.pool.timeout)
         if request is None or self.flow.write_paused or self.transport.is_closing():
-            self.pool.idle.setdefault(self)
+            self.pool.idle.setdefault(self, self.loop.time())
         else:
             self.pool.idle.pop(self, None)
         if request and request.more_body:
@@ -135,6 +170,7 @@ class LimitedProtocol(H11Protocol):
     def _forget(self) -> None:
         self.pool.idle.pop(self, None)
         self.pool.bodies.pop(self, None)
+        self.pool.ahead.pop(self, None)
         if self._timer:
             self._timer.cancel()
 

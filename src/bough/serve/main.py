@@ -8,6 +8,7 @@ import math
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from errno import EADDRNOTAVAIL
 from ipaddress import ip_address
@@ -24,6 +25,7 @@ from bough.serve.app import build
 from bough.serve.connections import limited_protocol
 from bough.serve.settings import Limits, Settings
 
+SWITCH = 0.001  # seconds after which a thread that computes makes way for others that wait
 CONNECTIONS = 1024  # at a time, where the process may have twice as many files
 
 
@@ -43,13 +45,25 @@ def serve(source: str | Path, settings: Settings, host: str, port: int, device: 
         # when all is answered: that is then no failure.
         before = signal.signal(signal.SIGTERM, end)
         _greet(str(source), listener, settings)
-        gc.collect()
-        gc.freeze()  # else a large body's objects have all of torch's looked through
         try:
-            server.run(sockets=[listener])
+            with _prompt_threads():
+                server.run(sockets=[listener])
         finally:
-            gc.unfreeze()
             signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _prompt_threads() -> Iterator[None]:
+    """No thread waits long for another, which Python lets compute in turns."""
+    gc.collect()
+    gc.freeze()  # else a large body's objects have all of torch's looked through
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH)  # a pass asks for its turn at every step
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+        gc.unfreeze()
 
 
 def _bound(settings: Settings, host: str, listener: socket.socket) -> Settings:
