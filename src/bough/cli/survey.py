@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bough.cli.arguments import fail
+from bough.safe_text import shown
 
 if TYPE_CHECKING:
     from bough.survey.survey import Result
@@ -68,8 +69,17 @@ def demo(
     out: Annotated[
         Path, typer.Option("-o", "--out", metavar="DIR", help="Where the runs are written.")
     ] = Path("runs/demo"),
+    files: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Only copy the demo's CSV files there, to try bough on."),
+    ] = None,
 ) -> None:
     """Train three tasks under three plans on data that comes with bough, compare, and report."""
+    if files is not None:
+        from bough import demo as embedded
+
+        print(shown(f"Written: {', '.join(map(str, embedded.copy_files(files.expanduser())))}"))
+        return
     from bough.demo.run_demo import show
 
     _conclude(show(out), f"bough demo -o {out}")
