@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from bough.survey.survey import Result
 
 
+RunThreads = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="CPU threads of a run; else its share of the cores."),
+]
+
+
 def survey(
     source: Annotated[
         Path,
@@ -29,6 +35,7 @@ def survey(
     only: Annotated[
         list[str] | None, typer.Option(metavar="CELL", help="Only this cell (repeatable).")
     ] = None,
+    threads: RunThreads = None,
     keep: Annotated[
         str, typer.Option(help="Of finished runs: scores, models, or all (checkpoints too).")
     ] = "models",
@@ -41,10 +48,17 @@ def survey(
     from bough.survey import survey as surveys
 
     if listing:
-        surveys.show(source, out, budget, workers, only or ())
+        surveys.show(source, out, budget, workers, only or (), threads)
         return
     result = surveys.conduct(
-        source, out=out, budget=budget, workers=workers, only=only or (), keep=keep, retry=retry
+        source,
+        out=out,
+        budget=budget,
+        workers=workers,
+        only=only or (),
+        keep=keep,
+        retry=retry,
+        threads=threads,
     )
     _conclude(result, f"bough survey {result.folder}")
     print(f"\n{result}")
@@ -73,6 +87,7 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Only copy the demo's CSV files there, to try bough on."),
     ] = None,
+    threads: RunThreads = None,
 ) -> None:
     """Train three tasks under three plans on data that comes with bough, compare, and report."""
     if files is not None:
@@ -82,4 +97,4 @@ def demo(
         return
     from bough.demo.run_demo import show
 
-    _conclude(show(out), f"bough demo -o {out}")
+    _conclude(show(out, threads), f"bough demo -o {out}")
