@@ -19,7 +19,7 @@ def test_the_notebook_runs(file: Path, minilm: Encoder, tmp_path: Path) -> None:
     printed = [cell for cell in notebook.cells if cell.get("outputs")]
     assert not printed, "outputs are not kept: they would be old before long"
     where = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=300, resources=where).execute()
+    NotebookClient(notebook, timeout=900, resources=where).execute()
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     shown = ["".join(out.get("text", "") for out in cell.outputs) for cell in cells]
     assert "recipe.yaml" in shown[1]
