@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test lint format bench clean help
+.PHONY: demo test docs wheel format bench clean help
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -26,6 +26,12 @@ test: $(STAMP)  ## style, types and all tests
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile
 
+docs: $(STAMP)  ## the site, from docs/ into site/; a broken link fails
+	$(BIN)/python -m mkdocs build --strict
+
+wheel: $(STAMP)  ## dist/bough-*.whl, which needs nothing of this folder
+	$(BIN)/python -m hatchling build -t wheel
+
 format: $(STAMP)  ## let ruff lay the code out
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -35,4 +41,4 @@ bench: $(STAMP)  ## speed against plain transformers
 	$(BIN)/python benchmarks/predict_speed.py
 
 clean:  ## remove what was installed and built
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv dist site .mypy_cache .ruff_cache .pytest_cache

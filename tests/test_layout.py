@@ -23,8 +23,8 @@ ORDER = (
 FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both reach upwards
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = (
-    "errors", "files", "user_paths", "formatting", "safe_text", "templates", "machine_limits",
-    "stop_signals", "recipe", "plan",
+    "errors", "extras", "files", "user_paths", "formatting", "safe_text", "templates",
+    "machine_limits", "stop_signals", "recipe", "plan",
     "scoring.metrics", "scoring.statistics", "data.checked_rows", "data.tables", "runs.run_dir",
     "runs.predictions", "comparison", "reports", "inference.config", "cli",
 )  # fmt: skip
@@ -34,7 +34,6 @@ MOST_MODULES, MOST_LINES, LONGEST_FUNCTION = 13, 400, 60
 # Modules without a test file of their name, and where they are tried.
 TESTED_ELSEWHERE = {
     "__main__": "`python -m bough`, in cli/test_main.py",
-    "cli.arguments": "only declares what the verbs share",
     "cli.compare": "in comparison/test_compare.py and reports/test_page.py",
     "cli.export": "in export/test_leaving.py",
     "cli.serve": "in serve/test_main.py",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from bough.machine_limits import FILES, cores, files
+from bough.machine_limits import FILES, WAITING, cores, files, free_cores
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits as Linux sets them")
 
@@ -29,3 +30,53 @@ def test_files_that_may_be_open() -> None:
     assert 0 < files() <= FILES
     limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (77, 77))"
     assert asked("files()", before=limit) == "77"
+
+
+@pytest.mark.parametrize(
+    ("said", "granted"), [("100000 100000\n", 1), ("50000 100000", 1), ("max 100000", None)]
+)
+def test_a_container_may_have_less(said: str, granted: int | None, tmp_path: Path) -> None:
+    quota = tmp_path / "cpu.max"
+    quota.write_text(said, encoding="ascii")
+    assert cores(quota) == (granted or len(os.sched_getaffinity(0)))
+    assert cores(tmp_path / "none") == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("shares", "load", "free"),
+    [
+        ([0, 3, 2, 0], 0.1, 4),
+        ([100, 100, 0, 0], 2.0, 2),
+        ([100, 100, 100, 100], 9.0, 1),
+        ([100, 100, 0, 0], 0.1, 4),  # just begun, perhaps soon over
+        ([0, 0, 0, 0], 4.0, 4),  # just over
+        ([60, 60, 60, 60], 2.5, 2),
+    ],
+)
+def test_what_others_leave(
+    shares: list[float], load: float, free: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    busy_elsewhere = [100.0] * 4  # on processors that are not ours
+    monkeypatch.setattr("psutil.cpu_percent", lambda *_, **__: [*shares, *busy_elsewhere])
+    monkeypatch.setattr("psutil.getloadavg", lambda: (load, 0.0, 0.0))
+    assert free_cores(tmp_path / "none") == free
+
+
+@pytest.mark.parametrize(
+    ("before", "policy"),
+    [
+        ("", "PASSIVE"),
+        ("import os; os.environ['OMP_WAIT_POLICY'] = 'ACTIVE'", "ACTIVE"),
+        ("import os; os.environ['GOMP_SPINCOUNT'] = '7'", "None"),
+        ("import sys; sys.modules['torch'] = object()", "None"),  # too late: its threads are there
+    ],
+)
+def test_idle_threads_sleep_unless_told_otherwise(before: str, policy: str) -> None:
+    whole = f"{before}\nimport bough, os\nprint(os.environ.get('OMP_WAIT_POLICY'))"
+    plain = {name: value for name, value in os.environ.items() if name not in WAITING}
+    done = subprocess.run(
+        [sys.executable, "-c", whole], env=plain, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == policy

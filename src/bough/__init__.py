@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from bough.errors import UserError
+from bough.machine_limits import sleep_when_idle
 
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
@@ -23,6 +24,8 @@ __all__ = [
     "Answer", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
     "compare", "load", "report", "resume", "train",
 ]  # fmt: skip
+
+sleep_when_idle()  # before torch is loaded
 
 # Where the public names are defined; torch is loaded with the first that needs it.
 _DEFINED_IN = {

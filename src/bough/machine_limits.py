@@ -1,16 +1,60 @@
-"""The machine: what of it this process may use."""
+"""The machine: what of it this process may use, and what others leave of it."""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+from pathlib import Path
 
 FILES = 2**16  # where the system sets no limit
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: "200000 100000" is two processors' time
+LOOK = 0.2  # seconds for which other processes are watched
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how OpenMP's threads wait
 
 
-def cores() -> int:
+def cores(quota: Path = QUOTA) -> int:
     """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(len(_processors()), _granted(quota))
+
+
+def free_cores(quota: Path = QUOTA) -> int:
+    """Processors that nobody else is using, at least one.
+
+    Other work counts if it is there now and was in the last minute: what just ends, or has just
+    begun, does not decide over hours.
+    """
+    import psutil
+
+    shares = psutil.cpu_percent(LOOK, percpu=True)
+    now = sum(shares[number] for number in _processors() if number < len(shares)) / 100
+    others = min(now, psutil.getloadavg()[0])
+    return max(1, min(round(len(_processors()) - others), cores(quota)))
+
+
+def sleep_when_idle() -> None:
+    """Threads of torch that wait for others are to sleep, and not to spin.
+
+    A spinning thread takes the time that another process, or the thread it waits for, could use; on
+    a busy machine nearly all of it. OpenMP reads this when torch is loaded, and not later.
+    """
+    if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
+def _processors() -> list[int]:
+    if sys.platform == "linux":
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _granted(quota: Path) -> int:
+    """What a container may have; as much as there is where nothing is said."""
+    try:
+        time, period = quota.read_text(encoding="ascii").split()
+        return max(1, math.ceil(int(time) / int(period)))
+    except (OSError, ValueError):  # no such file, or "max"
+        return os.cpu_count() or 1
 
 
 def files() -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bough.data import checked_rows
+from bough.extras import install_line
 from bough.recipe.tasks import Task
 from tests.data.reading import BARE, CLASSIFY, Write, mistake, read
 
@@ -70,7 +71,7 @@ def test_missing_extras_are_named(write: Write, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "datasets", None)
     for source in (write("a.parquet", b"PAR1"), Task(**BARE, train={"hub": "x/y"}).train):
-        assert 'pip install "bough[hub]"' in mistake(CLASSIFY, source)
+        assert install_line("hub") in mistake(CLASSIFY, source)
 
 
 def test_a_column_twice(write: Write) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import yaml
 
-from bough.demo import SAMPLES, folder, recipe
+from bough.demo import SAMPLES, copy_files, folder, recipe
+from bough.errors import UserError
 from tools.demo_data import questions, sentiment
 from tools.demo_data.generate import SIZES
 
@@ -110,3 +112,15 @@ def test_the_recipe_names_files_columns_and_labels_that_exist() -> None:
 def test_train_never_names_a_place_that_is_kept_for_dev() -> None:
     assert not any("Krakow" in text for task in TASKS for text in texts(task, "train"))
     assert any("Krakow" in text for text in texts("questions", "dev"))
+
+
+def test_files_to_try_bough_on(tmp_path: Path) -> None:
+    written = copy_files(tmp_path)
+    assert [file.name for file in written] == [f"{name}.csv" for name in sorted(TASKS)]
+    assert written[0].read_bytes() == (folder() / "questions-train.csv").read_bytes()
+    written[1].write_text("mine", encoding="utf-8")
+    with pytest.raises(UserError, match="is there already"):
+        copy_files(tmp_path)
+    assert written[1].read_text(encoding="utf-8") == "mine"
+    with pytest.raises(UserError, match="no such folder"):
+        copy_files(tmp_path / "none")

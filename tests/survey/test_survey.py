@@ -16,7 +16,7 @@ from bough.recipe.recipe import Recipe
 from bough.runs.lock import locked
 from bough.runs.run_dir import Run
 from bough.survey.spec import Survey
-from bough.survey.survey import conduct
+from bough.survey.survey import conduct, prepare
 from bough.training.train import train
 from tests.survey import files
 
@@ -38,13 +38,29 @@ def test_what_is_asked_on_the_command_line_is_refused_in_a_sentence(base, tmp_pa
     with pytest.raises(UserError, match=r"not a survey's directory \(no survey.yaml\)"):
         conduct(tmp_path)
     conduct(file, out=out, only=["full"])
-    with pytest.raises(UserError, match="goes on as it was begun; leave -o and --budget out"):
+    whole = "goes on as it was begun; leave -o, --budget and --threads out"
+    with pytest.raises(UserError, match=whole):
         conduct(out, budget="full")
+    with pytest.raises(UserError, match=whole):
+        conduct(out, threads=2)
+    with pytest.raises(UserError, match=r"--threads 2: the runs of .*out have 1"):
+        conduct(file, out=out, threads=2)
     with (
         locked(out / ".lock"),
         pytest.raises(UserError, match="another process is writing this survey"),
     ):
         conduct(out)
+
+
+def test_threads_of_every_run(base, tmp_path):
+    del base["threads"]
+    file = files.written(tmp_path, recipe=base, vary={"plan": ["full"]})
+    assert prepare(file, tmp_path / "a", None, 1, 3)[1].base.threads == 3
+    assert prepare(file, tmp_path / "b", None, 10**6)[1].base.threads == 1
+    base["threads"] = 2
+    file = files.written(tmp_path, recipe=base, vary={"plan": ["full"]})
+    with pytest.raises(UserError, match=r"--threads 3: the runs of .* have 2, by their recipe"):
+        prepare(file, tmp_path / "c", None, 1, 3)
 
 
 def test_a_survey_killed_three_times_ends_with_every_run_done_once(base, tmp_path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
+from bough.machine_limits import cores, free_cores
 from bough.safe_text import shown
 
 ModelPath = Annotated[
@@ -16,7 +18,36 @@ ModelPath = Annotated[
         metavar="RUN", help="A run directory, a model folder, an ONNX folder or a hub id."
     ),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="CPU threads; else as many as others leave free."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def settle_threads(asked: int | None, usual: int | None = None) -> int | None:
+    """Torch's threads in this process: as asked, as OMP_NUM_THREADS says, as usual or as is free.
+
+    Returns their number, or None where it is the environment's.
+    """
+    if asked is None and "OMP_NUM_THREADS" in os.environ:
+        return None
+    number = asked or usual or _free_threads()
+    import torch
+
+    torch.set_num_threads(number)
+    return number
+
+
+def _free_threads() -> int:
+    free, every = free_cores(), cores()
+    if free < every:
+        print(
+            f"bough: other work keeps this machine busy: {free} of {every} cores used here; "
+            f"--threads {every} takes its share of all",
+            file=sys.stderr,
+        )
+    return free
 
 
 def fail(sentence: str, code: int) -> NoReturn:

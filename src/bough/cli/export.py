@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bough.cli.arguments import ModelPath
+from bough.cli.arguments import ModelPath, Threads, settle_threads
 from bough.errors import UserError
 
 
@@ -31,6 +31,7 @@ def export(
     trunk: Annotated[
         bool, typer.Option("--trunk", help="For transformers: only the trunk of --task.")
     ] = False,
+    threads: Threads = None,
 ) -> None:
     """Write a model for other runtimes."""
     if (onnx is None) == (transformers is None):
@@ -40,6 +41,7 @@ def export(
             raise UserError("--task and --trunk are for --transformers; ONNX has all tasks at once")
         from bough.export.onnx_export import write_onnx
 
+        settle_threads(threads)
         folder = write_onnx(run, onnx, int8=int8, tolerance=tolerance)
         print(f"{folder}: serve it with: bough serve {folder}")
         return
@@ -48,4 +50,5 @@ def export(
         raise UserError("--int8 is for --onnx; a checkpoint for transformers is in fp32")
     from bough.export.transformers_export import write_transformers
 
+    settle_threads(threads)
     print(write_transformers(run, transformers, task, trunk))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bough.cli.arguments import ModelPath
+from bough.cli.arguments import ModelPath, Threads, settle_threads
 from bough.errors import UserError, shorten
 
 
@@ -34,6 +34,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
     ] = None,
+    threads: Threads = None,
 ) -> None:
     """Answer texts: one line each (a tab between the texts of a pair), or a table's columns."""
     if file != "-" and not Path(file).exists():  # said before anything is loaded
@@ -43,4 +44,5 @@ def predict(
     from bough.inference.input_files import Choice
     from bough.inference.predict_file import answer_file
 
-    answer_file(run, file, out, Choice(tuple(task or ()), tuple(text or ()), skip))
+    choice = Choice(tuple(task or ()), tuple(text or ()), skip)
+    answer_file(run, file, out, choice, settle_threads(threads))

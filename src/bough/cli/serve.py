@@ -8,6 +8,7 @@ import typer
 
 from bough.cli.arguments import ModelPath
 from bough.errors import UserError
+from bough.extras import install_line
 
 HostNames = Annotated[
     list[str] | None,
@@ -57,7 +58,7 @@ def serve(
         from bough.serve.settings import LOCAL, Limits, Settings
     except ModuleNotFoundError as error:
         missing = f"serving needs {error.name}"
-        raise UserError(f"{missing}, of the serve extra: pip install 'bough[serve]'") from None
+        raise UserError(f"{missing}, of the serve extra: {install_line('serve')}") from None
     from bough.inference.device import device_of
     from bough.machine_limits import cores
 

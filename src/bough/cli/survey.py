@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bough.cli.arguments import fail
+from bough.safe_text import shown
 
 if TYPE_CHECKING:
     from bough.survey.survey import Result
+
+
+RunThreads = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="CPU threads of a run; else its share of the cores."),
+]
 
 
 def survey(
@@ -28,6 +35,7 @@ def survey(
     only: Annotated[
         list[str] | None, typer.Option(metavar="CELL", help="Only this cell (repeatable).")
     ] = None,
+    threads: RunThreads = None,
     keep: Annotated[
         str, typer.Option(help="Of finished runs: scores, models, or all (checkpoints too).")
     ] = "models",
@@ -40,10 +48,17 @@ def survey(
     from bough.survey import survey as surveys
 
     if listing:
-        surveys.show(source, out, budget, workers, only or ())
+        surveys.show(source, out, budget, workers, only or (), threads)
         return
     result = surveys.conduct(
-        source, out=out, budget=budget, workers=workers, only=only or (), keep=keep, retry=retry
+        source,
+        out=out,
+        budget=budget,
+        workers=workers,
+        only=only or (),
+        keep=keep,
+        retry=retry,
+        threads=threads,
     )
     _conclude(result, f"bough survey {result.folder}")
     print(f"\n{result}")
@@ -68,8 +83,18 @@ def demo(
     out: Annotated[
         Path, typer.Option("-o", "--out", metavar="DIR", help="Where the runs are written.")
     ] = Path("runs/demo"),
+    files: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Only copy the demo's CSV files there, to try bough on."),
+    ] = None,
+    threads: RunThreads = None,
 ) -> None:
     """Train three tasks under three plans on data that comes with bough, compare, and report."""
+    if files is not None:
+        from bough import demo as embedded
+
+        print(shown(f"Written: {', '.join(map(str, embedded.copy_files(files.expanduser())))}"))
+        return
     from bough.demo.run_demo import show
 
-    _conclude(show(out), f"bough demo -o {out}")
+    _conclude(show(out, threads), f"bough demo -o {out}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bough.cli.arguments import AsJson, fail
+from bough.cli.arguments import AsJson, Threads, fail, settle_threads
 from bough.errors import UserError
 from bough.safe_text import shown
 
@@ -59,6 +59,7 @@ def train(
         list[str] | None,
         typer.Option(metavar="M", help="Log to tensorboard or wandb, too (repeatable)."),
     ] = None,
+    threads: Threads = None,
 ) -> None:
     """Train the tasks of a recipe."""
     if (recipe is None) == (resume is None):
@@ -84,11 +85,23 @@ def train(
     display = tracked(for_terminal(), mirror or (), folder)
     with _interruptible(folder):
         if experiment is None:
+            settle_threads(threads, _began_with(folder))
             run = go_on(folder, display)
         else:
+            if threads is not None:
+                experiment = experiment.model_copy(update={"threads": None})
+            if experiment.threads is None:
+                settle_threads(threads)
             run = start(experiment, folder, display=display)
     _print_scores(run.scores, run.folder)
     print(shown(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}"))
+
+
+def _began_with(folder: Path) -> int | None:
+    """The threads of a run: with others it would not go on bit for bit."""
+    from bough.runs.run_dir import Run
+
+    return Run.open(folder).environment.get("threads")
 
 
 @contextmanager
@@ -110,8 +123,10 @@ def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
     split: Annotated[str, typer.Option(help="Which rows: dev, test or train.")] = "dev",
     as_json: AsJson = False,
+    threads: Threads = None,
 ) -> None:
     """Score a run's best model on one of its splits."""
+    settle_threads(threads)
     from bough.training.train import judge
 
     scores = judge(run, split, lambda text: print(shown(text), file=sys.stderr))

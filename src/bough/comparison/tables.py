@@ -134,7 +134,9 @@ def show(comparison: Comparison) -> None:
 def plain(comparison: Comparison) -> str:
     """The same as text."""
     file = io.StringIO()
-    _print(comparison, plain_console(file=file, width=WIDTH, color_system=None))
+    _print(
+        comparison, plain_console(file=file, width=WIDTH, color_system=None, force_jupyter=False)
+    )
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 

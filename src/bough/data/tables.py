@@ -17,6 +17,7 @@ from typing import Any
 
 from bough.data import csv_reader
 from bough.errors import UserError, nearest, shorten
+from bough.extras import install_line
 from bough.recipe.labels import class_name
 from bough.recipe.sources import Hub, Record
 from bough.user_paths import check_name, place, unreadable
@@ -219,7 +220,7 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's
 
 
 def _needs_hub_extra(what: str) -> UserError:
-    return UserError(f'{what}, which needs the hub extra: pip install "bough[hub]"')
+    return UserError(f"{what}, which needs the hub extra: {install_line('hub')}")
 
 
 def _first_line(fault: BaseException) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bough.errors import UserError
+from bough.files import write_atomically
+
 # What the demo asks the trained model at the end; none of it is in the data.
 SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "sentiment": [
@@ -44,3 +47,18 @@ def recipe() -> Path:
 def survey() -> Path:
     """The survey that the demo runs: three plans, two seeds."""
     return Path(__file__).parent / "survey.yaml"
+
+
+def copy_files(target: Path) -> list[Path]:
+    """The tasks' train rows as CSV files to try bough on, one a task; none is overwritten."""
+    if not target.is_dir():
+        raise UserError(f"{target}: there is no such folder; make it first")
+    copies = {
+        file: target / file.name.replace("-train", "") for file in folder().glob("*-train.csv")
+    }
+    for copy in copies.values():
+        if copy.exists():
+            raise UserError(f"{copy} is there already; choose another folder")
+    for file, copy in copies.items():
+        write_atomically(copy, file.read_text(encoding="utf-8"))
+    return sorted(copies.values())

@@ -23,7 +23,7 @@ SHOWN = 3  # samples of each task
 SERVED = "split@3"  # the plan whose first model answers at the end
 
 
-def show(out: Path) -> Result:
+def show(out: Path, threads: int | None = None) -> Result:
     """Train, compare, write the report, answer a few sentences, say what to do next."""
     console = Console(highlight=False)
     began = time.monotonic()
@@ -31,7 +31,7 @@ def show(out: Path) -> Result:
         "[bold]bough[/]: three tasks, one encoder (all-MiniLM-L6-v2, 22.7 M parameters) that the\n"
         "tasks share in full, half, or not at all; each plan trained twice.\n"
     )
-    result = survey.conduct(demo.survey(), out=out, workers=min(2, cores()))
+    result = survey.conduct(demo.survey(), out=out, workers=min(2, cores()), threads=threads)
     if result.done < result.total:
         return result
     comparison = compare([result.folder], baseline=result.baseline)

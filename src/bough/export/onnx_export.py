@@ -16,6 +16,7 @@ import bough
 from bough.data.tokens import Text
 from bough.errors import UserError
 from bough.export.folder import new_folder
+from bough.extras import install_line
 from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
 from bough.inference.onnx_model import graphs_digest
@@ -86,7 +87,7 @@ def write_files(model: MultiTaskModel, folder: Path, int8: bool = False) -> None
 def _check_installed() -> None:
     for name in ("onnx", "onnxruntime", "onnxscript"):
         if find_spec(name) is None:
-            raise UserError(f"{name} is not installed; pip install 'bough[export]'")
+            raise UserError(f"{name} is not installed; {install_line('export')}")
 
 
 def _save(graph: ModelProto, file: Path) -> None:

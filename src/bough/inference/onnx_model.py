@@ -19,6 +19,7 @@ from torch import Tensor
 from bough.data.packing import by_tokens
 from bough.data.tokens import Ints, Sequences
 from bough.errors import UserError
+from bough.extras import install_line
 from bough.inference.folder import read_metadata
 from bough.inference.model import Form, Model
 from bough.inference.onnx_names import (
@@ -163,10 +164,12 @@ def session(file: Path, threads: int | None) -> Any:
     try:
         import onnxruntime
     except ImportError:
-        raise UserError("the ONNX runtime is not installed; pip install 'bough[export]'") from None
+        raise UserError(f"the ONNX runtime is not installed; {install_line('export')}") from None
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.enable_mem_pattern = False  # one would be kept for every shape that ever came
+    # Threads that wait sleep, as those of torch do: see `machine_limits.sleep_when_idle`.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads is not None:
         options.intra_op_num_threads = threads
     try:

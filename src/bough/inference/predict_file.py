@@ -36,11 +36,15 @@ C1_CONTROLS = re.compile("[\x7f-\x9f\ud800-\udfff]")
 
 
 def answer_file(
-    source: str | Path, file: str, out: str | Path | None, choice: Choice = EVERYTHING
+    source: str | Path,
+    file: str,
+    out: str | Path | None,
+    choice: Choice = EVERYTHING,
+    threads: int | None = None,
 ) -> None:
     """Answer a file's texts and write CSV or JSONL, to a file or to standard output."""
     target = None if out is None else _target(Path(out), file)
-    model = load(source)
+    model = load(source, threads=threads)
     choice.check(model)
     if Path(file).suffix.lower() in TABLES:
         _answer(model, table(model, file, choice), target)

@@ -201,7 +201,9 @@ class Recipe(Consistent):
         description="Where to compute: auto, cpu, cuda, cuda:N or mps.",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="Precision of the trunk.")
-    threads: int | None = Field(None, ge=1, description="CPU threads; null leaves torch's choice.")
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads; null takes what is free, in Python torch's choice."
+    )
     training: Training = Field(default_factory=Training, description="How the weights are learned.")
 
     _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found

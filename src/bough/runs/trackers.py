@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bough.errors import UserError, nearest
+from bough.extras import install_line
 from bough.runs.console import NO_METRICS, Display, Moment, Silent
 
 
@@ -137,7 +138,7 @@ def tracked(display: Display, names: Sequence[str], folder: Path) -> Display:
             known = " or ".join(TRACKERS)
             raise UserError(f"--mirror {name!r}: expected {known}{nearest(name, TRACKERS)}")
         if importlib.util.find_spec(name) is None:
-            raise UserError(f"--mirror {name} needs its package: pip install 'bough[{name}]'")
+            raise UserError(f"--mirror {name} needs its package: {install_line(name)}")
     chosen = [TRACKERS[name](folder) for name in dict.fromkeys(names)]
     return Tracked(display, chosen) if chosen else display
 

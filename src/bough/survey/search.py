@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bough.errors import UserError, listed, nearest
+from bough.extras import install_line
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
 from bough.scoring.metrics import AGGREGATES
@@ -241,7 +242,7 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise UserError("a search needs optuna: pip install 'bough[search]'") from None
+        raise UserError(f"a search needs optuna: {install_line('search')}") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -75,11 +75,12 @@ def conduct(
     only: Sequence[str] = (),
     keep: str = "models",
     retry: bool = False,
+    threads: int | None = None,
 ) -> Result:
     """Run a survey file, or go on with a survey's directory, until all its runs have ended."""
     if keep not in get_args(Keep):
         raise UserError(f"--keep {keep!r}: expected {', '.join(get_args(Keep))}")
-    folder, survey = prepare(source, out, budget, workers)
+    folder, survey = prepare(source, out, budget, workers, threads)
     with folder.locked():
         folder.settle(survey)
         scheduler: GridScheduler | SearchScheduler
@@ -123,9 +124,10 @@ def show(
     budget: str | None,
     workers: int,
     only: Sequence[str] = (),
+    threads: int | None = None,
 ) -> None:
     """Print the runs of a survey and how they stand, without running any."""
-    folder, survey = prepare(source, out, budget, workers)
+    folder, survey = prepare(source, out, budget, workers, threads)
     console = _console()
     if survey.search is not None:
         console.print(f"a search of {survey.search.trials} trials over:")
@@ -147,6 +149,7 @@ def prepare(
     out: str | os.PathLike[str] | None,
     budget: str | None,
     workers: int,
+    threads: int | None = None,
 ) -> tuple[SurveyDir, Survey]:
     """The directory, and what is to be run in it; refused if a part of it cannot work."""
     path = Path(source).expanduser()
@@ -157,8 +160,10 @@ def prepare(
             raise UserError(
                 f"{path}: not a survey's directory (no survey.yaml); give a survey file"
             )
-        if out is not None or budget is not None:
-            raise UserError(f"{path}: goes on as it was begun; leave -o and --budget out")
+        if (out, budget, threads) != (None, None, None):
+            raise UserError(
+                f"{path}: goes on as it was begun; leave -o, --budget and --threads out"
+            )
         return folder, survey
     asked = Survey.read(path)
     chosen = budget or next(iter(asked.budgets), None)
@@ -166,8 +171,13 @@ def prepare(
     folder = SurveyDir(Path(usual if out is None else out).expanduser())
     old = folder.survey
     # A survey keeps its number of threads: step times of its runs are to be compared.
-    threads = old.base.threads if old is not None else max(1, cores() // workers)
-    survey = asked.resolved(budget, threads)
+    kept = old.base.threads if old is not None else threads or max(1, cores() // workers)
+    survey = asked.resolved(budget, kept)
+    if threads not in (None, survey.base.threads):
+        raise UserError(
+            f"--threads {threads}: the runs of {folder.path} have {survey.base.threads}, by their "
+            "recipe or as they were begun; leave it out"
+        )
     if old != survey:
         cells.check(recipes(survey))
     if budget is None and len(asked.budgets) > 1:
