@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from bough.processes import speaks
 from bough.safe_text import shown
 
 ModelPath = Annotated[
@@ -20,6 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def fail(sentence: str, code: int) -> NoReturn:
-    """End with one sentence and this exit code."""
-    print(f"bough: {shown(sentence)}", file=sys.stderr)
+    """End with one sentence and this exit code; of processes started together, one says it."""
+    if speaks():
+        print(f"bough: {shown(sentence)}", file=sys.stderr)
     raise SystemExit(code) from None
