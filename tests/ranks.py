@@ -35,9 +35,10 @@ def together(count: int, folder: Path, work: str) -> None:
 def main(count: int, rank: int, folder: Path, work: str) -> None:
     import torch
     from torch import distributed
+    from torch.distributed import FileStore  # type: ignore[attr-defined]
 
     torch.set_num_threads(1)
-    store = distributed.FileStore(str(folder / "store"), count)
+    store = FileStore(str(folder / "store"), count)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=count)
     module, _, function = work.partition(":")
     try:

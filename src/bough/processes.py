@@ -8,6 +8,7 @@ goes from one to another goes through here, is counted, and is numbers or text, 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -157,10 +158,7 @@ def joined() -> Iterator[Processes]:
         return
     own = not distributed.is_initialized()
     if own:
-        import torch
-
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        _asking(distributed.init_process_group, backend, timeout=PATIENCE)
+        _asking(_join)
     try:
         yield Processes(distributed.get_rank(), distributed.get_world_size())
     except PeerLostError:
@@ -191,14 +189,9 @@ def speaks() -> bool:
     """Whether this process tells why the run ended: of those started together, the first to ask."""
     if not _launched():
         return True
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     name = os.environ["RANK"]
     try:
-        store = TCPStore(address, port, is_master=False, timeout=ASKED)
-        told = store.compare_set(f"bough/{attempt}/speaks", "", name)
+        told = _store(ASKED).compare_set("speaks", "", name)
     except RuntimeError:  # better said twice than never
         return True
     return bool(told.decode() == name)
@@ -208,9 +201,36 @@ def _launched() -> bool:
     return all(name in os.environ for name in NAMED) and int(os.environ["WORLD_SIZE"]) > 1
 
 
+def _join() -> None:
+    import torch
+    from torch import distributed
+
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+        store=_store(PATIENCE, host=rank == 0),
+        rank=rank,
+        world_size=count,
+        timeout=PATIENCE,
+    )
+
+
+def _store(timeout: timedelta, host: bool = False) -> Any:
+    """Where processes leave word for each other. `torchrun` keeps it, also when it starts them
+    anew; so each attempt has its own words, or they would look for those that are gone."""
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        address, port, is_master=host and not kept, timeout=timeout, wait_for_workers=False
+    )
+    return PrefixStore(f"bough/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
 def _asking(call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
     try:
         call(*arguments, **options)
     except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
+        reason = re.sub(r"^\[.*?\] ?", "", str(error).partition("\n")[0]).partition(". ")[0]
         raise PeerLostError(f"another process of this run is gone ({reason})") from error

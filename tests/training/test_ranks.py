@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
+from bough.recipe.recipe import Recipe
+from bough.runs.console import Silent
 from bough.runs.run_dir import Run
-from bough.training.train import train
+from bough.training.train import resume, train
 from tests import folders
+from tests.command import QUIET
 from tests.ranks import together
+from tests.same import assert_same_run
 
-# No share of these batches is a whole number, and tasks of four are absent on some of the ranks.
+# Batches of 7 make uneven shares; of batches of 2 some of four ranks have nothing.
 CASES: dict[str, dict[str, Any]] = {
     "sum": {"plan": "full"},
     "pcgrad": {"plan": "split@1", "combine": "pcgrad", "sampling": "method2", "cosines_every": 7},
     "uncertainty": {"plan": "pal:8", "weighting": "uncertainty", "sampling": "annealed"},
     "surgery": {"plan": "split@1, pal:8", "combine": "pcgrad", "weighting": "uncertainty"},
     "famo": {"plan": "full", "weighting": "famo", "accumulate": 3, "ema": 0.9},
-    "few": {"plan": "split@1", "combine": "pcgrad", "batch": 3, "weighting": "dwa"},
+    "few": {"plan": "split@1", "combine": "pcgrad", "batch": 2, "weighting": "dwa"},
     "frozen": {"plan": "full", "phases": [{"frozen": True, "steps": 10}, {"steps": 20}]},
 }
 ALL = "tests.training.test_ranks:train_all"
@@ -37,6 +48,7 @@ def recipes(tiny_folder: Path, dropout: float, **cases: dict[str, Any]) -> dict[
     made = {}
     for name, settings in cases.items():
         usual = {"batch": 7, "lr": 5e-5, "dropout": dropout, "log_every": 10}
+        usual |= {"evaluate_rows": 8, "evaluate_every": 15}
         if "phases" not in settings:
             usual["steps"] = 30
         made[name] = folders.small(tiny_folder, **usual | settings)
@@ -96,3 +108,90 @@ def test_a_share_each_is_the_whole_batch(by_count: dict[int, Path], case: str, c
 def test_another_way_of_training_would_be_noticed(by_count: dict[int, Path]) -> None:
     sums, others = (weights(by_count[1] / case) for case in ("sum", "famo"))
     assert max(float((sums[name] - others[name]).abs().max()) for name in sums) > 1e-4
+
+
+# --- started by torchrun, and killed --------------------------------------------------------------
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def start(folder: Path, name: str, *options: str) -> subprocess.Popen[str]:
+    """`torchrun -m bough train`, and its first lines of log awaited."""
+    words = [*TORCHRUN, *options, "-m", "bough", "train", "recipe.yaml", "-o", name]
+    process = subprocess.Popen(
+        words, cwd=folder, env=QUIET, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    log = folder / name / "metrics.jsonl"
+    while not (log.exists() and log.read_bytes().count(b"\n") > 6):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
+    return process
+
+
+def kill(process: subprocess.Popen[str], rank: int) -> None:
+    for child in psutil.Process(process.pid).children():
+        if child.environ().get("RANK") == str(rank):
+            os.kill(child.pid, signal.SIGKILL)
+            return
+    raise AssertionError(f"there is no rank {rank}")
+
+
+def undisturbed(folder: Path) -> None:
+    """What each of two processes does: the same run without a kill, and the killed one's rest."""
+    recipe = Recipe.read(folder / "recipe.yaml")
+    train(recipe, folder / "whole")
+    resume(folder / "killed")
+
+
+@pytest.fixture(scope="module")
+def killed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Two ranks of which one was killed by SIGKILL; what was said, and by whom restarted."""
+    folder = tmp_path_factory.mktemp("killed")
+    settings = {"log_every": 1, "save_every": 0, "evaluate_rows": 8, "combine": "pcgrad"}
+    made = recipes(tiny_folder, 0.1, run={**settings, "weighting": "uncertainty"})
+    (folder / "recipe.yaml").write_text(json.dumps(made["run"]))
+    process = start(folder, "killed")
+    kill(process, 1)
+    said = process.communicate(timeout=60)[1]  # the other one ends, too, and soon
+    assert process.returncode == 1
+    shutil.copytree(folder / "killed", folder / "alone")
+    again = start(folder, "restarted", "--max-restarts", "1")
+    kill(again, 0)
+    told = again.communicate(timeout=300)[0]
+    assert again.returncode == 0
+    together(2, folder, "tests.training.test_ranks:undisturbed")
+    return folder, said, told
+
+
+def test_a_rank_that_dies_is_told_of_once(killed: tuple[Path, str, str]) -> None:
+    said = [line for line in killed[1].splitlines() if line.startswith("bough:")]
+    assert len(said) == 1, killed[1]
+    assert "another process of this run is gone" in said[0]
+    assert said[0].endswith("go on with: bough train --resume killed")
+    assert "Traceback" not in killed[1]
+
+
+def test_after_a_kill_two_ranks_end_as_undisturbed(killed: tuple[Path, str, str]) -> None:
+    """With dropout: the same number of ranks gives the same bits."""
+    folder, _, told = killed
+    whole = Run.open(folder / "whole")
+    assert_same_run(whole, Run.open(folder / "killed"))
+    assert_same_run(whole, Run.open(folder / "restarted"))
+    assert told.count("Next: bough predict") == 1  # one display
+
+
+def test_a_run_of_two_ranks_goes_on_with_one(killed: tuple[Path, str, str]) -> None:
+    folder = killed[0]
+    run = resume(folder / "alone", display=(heard := Heard()))
+    assert any("began with 2 and goes on with 1" in text for text in heard.said)
+    assert set(run.scores["dev"]["tasks"]) == set(folders.TASKS)
+    steps = [entry["step"] for entry in run.metrics() if "loss" in entry]
+    assert steps == list(range(1, 31))
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
