@@ -103,6 +103,7 @@ def work(rank: int, folder: str, steps: int) -> None:
                 shown = ", ".join(f"{name} {size:,}" for name, size in parts.items())
                 print(f"{plan:10}{combine:10}{counted:12,}{sum(parts.values()):12,}  {shown}")
         if processes.first:
+            model, _ = untrained_model(Recipe.read(base, ["plan=full"]), data)
             estimate(model.network)
     distributed.destroy_process_group()
 
