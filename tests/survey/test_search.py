@@ -99,13 +99,13 @@ def test_two_processes_search_in_one_directory(base, tmp_path, pretended):
     file = files.written(tmp_path, recipe=base, search=search)
     out = tmp_path / "out"
     words = [sys.executable, "-m", "bough", "survey", str(file), "-o", str(out), "--workers", "2"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(words, **quiet) as dying:
+    null = subprocess.DEVNULL
+    with subprocess.Popen(words, stdout=null, stderr=null) as dying:
         while not list(out.glob("runs/*/checkpoint/state.pt")):
             assert dying.poll() is None
             time.sleep(0.02)
         dying.kill()
-    both = [subprocess.Popen(words, **quiet) for _ in range(2)]
+    both = [subprocess.Popen(words, stdout=null, stderr=null) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     assert sorted(files.starts(out)) == [f"t{n}-s0" for n in range(5)]
     assert sum(files.starts(out).values()) <= 7  # the two that the killed one had begun, again

@@ -27,10 +27,9 @@ from tests.same import assert_same_run
 
 # Batches of 7 make uneven shares; of batches of 2 some of four ranks have nothing.
 CASES: dict[str, dict[str, Any]] = {
-    "sum": {"plan": "full"},
-    "pcgrad": {"plan": "split@1", "combine": "pcgrad", "sampling": "method2", "cosines_every": 7},
+    "sum": {"plan": "full", "sampling": "method2"},
+    "pcgrad": {"plan": "split@1", "combine": "pcgrad", "cosines_every": 7},
     "uncertainty": {"plan": "pal:8", "weighting": "uncertainty", "sampling": "annealed"},
-    "surgery": {"plan": "split@1, pal:8", "combine": "pcgrad", "weighting": "uncertainty"},
     "famo": {"plan": "full", "weighting": "famo", "accumulate": 3, "ema": 0.9},
     "few": {"plan": "split@1", "combine": "pcgrad", "batch": 2, "weighting": "dwa"},
     "frozen": {"plan": "full", "phases": [{"frozen": True, "steps": 10}, {"steps": 20}]},

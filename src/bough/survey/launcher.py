@@ -24,7 +24,7 @@ from bough.survey.survey_dir import SurveyDir
 
 PAUSE = 0.2  # seconds between two looks at the processes
 # -P: what lies in the folder that the survey is started in is data, never code to be imported.
-COMMAND = (sys.executable, "-P", "-m", "bough.cli.worker")
+COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "bough.cli.worker")
 TAIL = 60  # lines of a failed run's output that are kept with its error
 
 Outcome = Literal["done", "failed", "stopped", "pruned"]
