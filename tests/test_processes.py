@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from bough.errors import UserError
-from bough.processes import ALONE, PeerLostError, Processes, joined, launched_rank, restarted
+from bough.processes import (
+    ALONE,
+    PeerLostError,
+    Processes,
+    environment_alone,
+    joined,
+    launched_rank,
+    restarted,
+)
 from tests.ranks import together
 
 
@@ -42,6 +50,7 @@ def test_who_was_started_by_whom(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     assert launched_rank() == 1
     assert not restarted()
+    assert not names.keys() & environment_alone().keys()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert restarted()
     monkeypatch.setenv("WORLD_SIZE", "1")  # alone, though by torchrun

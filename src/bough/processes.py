@@ -185,6 +185,11 @@ def restarted() -> bool:
     return _launched() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
+def environment_alone() -> dict[str, str]:
+    """The environment for a process that is started from here and works alone."""
+    return {name: value for name, value in os.environ.items() if name not in NAMED}
+
+
 def speaks() -> bool:
     """Whether this process tells why the run ended: of those started together, the first to ask."""
     if not _launched():

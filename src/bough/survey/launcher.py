@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 from bough import stop_signals
 from bough.errors import UserError
 from bough.files import write_atomically
+from bough.processes import environment_alone
 from bough.runs.lock import LockedError, locked
 from bough.runs.run_dir import Run
 from bough.survey.cells import RunSpec
@@ -90,6 +91,7 @@ class LocalProcess:
                 stdin=subprocess.PIPE,  # see `cli.worker`
                 stdout=log,
                 stderr=log,
+                env=environment_alone(),
                 start_new_session=True,  # Ctrl-C is ours to hear; we tell the runs
             )
 
