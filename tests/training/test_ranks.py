@@ -151,7 +151,7 @@ def killed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     (folder / "recipe.yaml").write_text(json.dumps(made["run"]))
     process = start(folder, "killed")
     kill(process, 1)
-    said = process.communicate(timeout=60)[1]  # the other one ends, too, and soon
+    said = process.communicate(timeout=300)[1]  # the other one ends, too
     assert process.returncode == 1
     shutil.copytree(folder / "killed", folder / "alone")
     again = start(folder, "restarted", "--max-restarts", "1")

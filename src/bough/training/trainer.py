@@ -263,7 +263,8 @@ class Trainer:
         progress, average = phase.progress, phase.stepper.average
         with nullcontext() if average is None else average.applied():
             answers = predict(self.network, judged, processes=self.processes)
-            scores = self._agreed(score(self.tasks, judged, answers))
+            scores = score(self.tasks, judged, answers) if self.processes.first else {}
+            scores = self._agreed(scores)
             select = self.recipe.training.select
             value = None if select == "last" else selected(scores, self.tasks, select)
             better = value is None or progress.best is None or value > progress.best
