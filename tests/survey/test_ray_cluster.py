@@ -39,14 +39,14 @@ def killing(out: Path, names: list[str]) -> threading.Thread:
 @ray
 @pytest.mark.filterwarnings("default")  # Ray's own
 def test_workers_that_are_killed(base: Any, tmp_path: Path, pretended: None) -> None:
-    asked = {"vary": {"training.lr": [1e-3, 1e-6]}, "cells": {"bad": {"training.lr": 666}}}
+    asked = {"vary": {"training.lr": [1e-3, 1e-4, 1e-6]}, "cells": {"bad": {"training.lr": 666}}}
     file = files.written(tmp_path, recipe=base, **asked, seeds=2)
     out, here = tmp_path / "out", tmp_path / "here"
     thread = killing(out, ["lr=1e-06-s0", "lr=1e-06-s1"])
     result = conduct(file, out=out, ray="local", workers=2)
     thread.join()
     local = conduct(file, out=here, workers=2)
-    assert (result.done, result.failed) == (local.done, local.failed) == (4, 2)
+    assert (result.done, result.failed) == (local.done, local.failed) == (6, 2)
     for name, starts in files.starts(out).items():
         assert starts == (2 if name.startswith("lr=1e-06") else 1), name
     for name in sorted(files.starts(here)):
