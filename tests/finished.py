@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from bough.data.dataset import Data
+from bough.inference.torch_model import untrained_model
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
-from bough.training.trainer import untrained_model
 
 FEW: dict[str, Any] = {"steps": 4, "evaluate_rows": 8}
 

@@ -7,6 +7,7 @@ import pytest
 
 from bough.data.loader import Loader, MicroBatch
 from bough.data.tokens import Ints
+from bough.processes import Processes
 from tests import tiny
 
 DRAWN: dict[str, Ints] = {"single": np.array([2, 0, 1, 1, 0]), "twin": np.array([1])}
@@ -52,3 +53,24 @@ def test_each_step_draws_once() -> None:
     loader = Loader(tiny.examples(), lambda: next(draws), accumulate=2)
     assert set(loader.next(True)[0].shares) == {"single", "twin"}
     assert [dict(part.shares) for part in loader.next(True)] == [{"joint": 0.5}] * 2
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("count", [2, 4, 7])
+def test_processes_share_a_step_out(count: int, accumulate: int) -> None:
+    """Every example is one process's, all agree on the micro-batches, and shares add up to 1."""
+    examples = tiny.examples()
+    whole = Loader(examples, lambda: DRAWN, accumulate).next(apart=True)
+    each = [
+        Loader(examples, lambda: DRAWN, accumulate, Processes(rank, count)).next(apart=True)
+        for rank in range(count)
+    ]
+    for number, part in enumerate(whole):
+        parts = [steps[number] for steps in each]
+        assert all(set(other.own) == set(part.own) for other in parts)
+        for task in part.own:
+            assert sorted(texts(parts, task)) == sorted(texts([part], task))
+            assert sum(other.own[task] for other in parts) == pytest.approx(1)
+            shares = [other.shares.get(task, 0) for other in parts]
+            assert sum(shares) == pytest.approx(part.shares[task])
+    assert sum(part.tokens for steps in each for part in steps) == sum(p.tokens for p in whole)

@@ -19,9 +19,8 @@ from bough.data.tokens import tokenise
 from bough.errors import UserError
 from bough.inference import model as model_module
 from bough.inference import torch_model
-from bough.inference.torch_model import MultiTaskModel
+from bough.inference.torch_model import MultiTaskModel, untrained_model
 from bough.recipe.recipe import Recipe
-from bough.training.trainer import untrained_model
 from tests import folders
 from tests.inference.texts import LONG, SHORT, TEXTS, close
 

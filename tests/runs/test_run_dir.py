@@ -11,7 +11,7 @@ import pytest
 
 from bough import files
 from bough.errors import UserError
-from bough.runs.run_dir import Run, Writer
+from bough.runs.run_dir import Onlooker, Run, Writer
 
 # --- reading --------------------------------------------------------------------------------------
 
@@ -152,3 +152,17 @@ def test_a_plan_that_is_gone(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.txt").write_bytes(content)
     with pytest.raises(UserError, match=r"plan\.txt: is damaged"):
         _ = Run(tmp_path).plan
+
+
+def test_an_onlooker_leaves_no_trace(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    onlooker = Onlooker(folder)
+    onlooker.write("scores.json", "{}")
+    onlooker.write_json("cost.json", {})
+    onlooker.write_csv("predictions/a.csv", ["a"], [])
+    onlooker.log({"step": 1})
+    onlooker.rewind(0)
+    assert onlooker.logged() == 0
+    onlooker.close()
+    assert onlooker.run == Run(folder)
+    assert sorted(folder.rglob("*")) == before

@@ -35,3 +35,10 @@ def seed_1_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         f"runpy.run_path({str(files.PRETENDER)!r})\n"
     )
     monkeypatch.setattr(launcher, "COMMAND", (sys.executable, "-c", code))
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch, quick: None) -> None:
+    """The same in all processes that are started from here."""
+    place = str(Path(__file__).with_name("pretended"))
+    monkeypatch.setenv("PYTHONPATH", place, prepend=":")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from bough.errors import UserError
+from bough.runs.run_dir import Run
 from bough.survey.survey import conduct
 from tests.survey import files
 
@@ -21,7 +24,7 @@ def test_a_search_with_two_aims_goes_on_and_ends_with_its_front(base, tmp_path, 
     out = tmp_path / "out"
     first = conduct(files.written(tmp_path, recipe=base, search=search, seeds=2), out=out)
     assert (first.done, first.total) == (6, 6)
-    assert (out / "search.db").is_file()
+    assert (out / "search.journal").is_file()
     more = {**search, "trials": 5}
     second = conduct(files.written(tmp_path, recipe=base, search=more, seeds=2), out=out, workers=2)
     assert (second.done, second.total) == (10, 10)
@@ -87,3 +90,37 @@ def test_other_seeds_of_a_failed_trial_are_stopped(base, tmp_path, seed_1_fails)
     result = conduct(files.written(tmp_path, recipe=base, search=slow, seeds=2), out=out, workers=2)
     assert (result.done, result.failed, result.pruned, result.total) == (0, 1, 1, 2)
     assert not (out / "runs" / "t0-s0" / "checkpoint").exists()
+
+
+def test_two_processes_search_in_one_directory(base, tmp_path, pretended):
+    """One that is killed is survived by another; every trial is had once, and comes to its end."""
+    space = {"training.lr": {"low": 1e-7, "high": 9e-6, "log": True}}
+    search = {"space": space, "trials": 5, "prune": False}
+    file = files.written(tmp_path, recipe=base, search=search)
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "bough", "survey", str(file), "-o", str(out), "--workers", "2"]
+    null = subprocess.DEVNULL
+    with subprocess.Popen(words, stdout=null, stderr=null) as dying:
+        while not list(out.glob("runs/*/checkpoint/state.pt")):
+            assert dying.poll() is None
+            time.sleep(0.02)
+        dying.kill()
+    both = [subprocess.Popen(words, stdout=null, stderr=null) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    assert sorted(files.starts(out)) == [f"t{n}-s0" for n in range(5)]
+    assert sum(files.starts(out).values()) <= 7  # the two that the killed one had begun, again
+    assert all(run.finished for run in map(Run.open, (out / "runs").iterdir()))
+    assert len({r["training"]["lr"] for r in files.recipes(out)}) == 5
+    assert (out / "search.journal").is_file()
+
+
+def test_a_search_from_before_goes_on_in_its_database(base, tmp_path, quick):
+    optuna = pytest.importorskip("optuna")
+    out = tmp_path / "out"
+    out.mkdir()
+    url = f"sqlite:///{out / 'search.db'}"
+    optuna.create_study(study_name="survey", storage=url, directions=["maximize"])
+    search = {"space": {"training.lr": [1e-3, 1e-4]}, "trials": 2, "objectives": ["raw"]}
+    assert conduct(files.written(tmp_path, recipe=base, search=search), out=out).done >= 1
+    assert len(optuna.load_study(study_name="survey", storage=url).trials) == 2
+    assert not (out / "search.journal").exists()

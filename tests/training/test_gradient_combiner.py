@@ -1,7 +1,5 @@
 import math
-import subprocess
-import sys
-import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from bough.errors import UserError
+from bough.processes import ALONE, Processes, joined
 from bough.recipe.methods import COMBINATIONS
 from bough.training.gradient_combiner import Combiner, Group
+from tests.ranks import together
 
 TASKS = ("sst", "para", "sts")
 
@@ -50,8 +50,9 @@ class Net(nn.Module):
             *(Group((task,), list(head.parameters())) for task, head in self.heads.items()),
         ]
 
-    def combiner(self, method: str, seed: int = 0) -> Combiner:
-        return Combiner(method, self.groups(), TASKS, generator(seed))
+    def combiner(self, method: str, seed: int = 0, processes: Processes = ALONE) -> Combiner:
+        by_rows = [self.words.weight] if self.words.sparse else []
+        return Combiner(method, self.groups(), TASKS, generator(seed), processes, by_rows)
 
     def gradients(self) -> dict[str, torch.Tensor | None]:
         return {name: p.grad for name, p in self.named_parameters()}
@@ -424,35 +425,52 @@ def test_memory_survives_a_reload():
 
 SPREAD = ("sum", "pcgrad", "gradvac", "upgrad")
 
-WORKER = """
-    import importlib.util, pathlib, sys
-    import torch
-    from torch import distributed
 
-    spec = importlib.util.spec_from_file_location("here", sys.argv[1])
-    here = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(here)
-    folder, rank = pathlib.Path(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(1)
-    store = distributed.FileStore(str(folder / "store"), 2)
-    distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    found = {}
-    for method in here.SPREAD:
-        for sparse in (False, True):
-            net = here.Net(sparse)
-            combiner = net.combiner(method)
-            for seed in (0, 1):
-                net.zero_grad()
-                for task, ids in here.shard(here.batch(seed, n=8), rank).items():
-                    if len(ids):
-                        (net.loss(task, ids) * (2 * len(ids) / 8)).backward()
-                        combiner.take(task)
-                cosines = combiner.cosines()
-                combiner.finish()
-            found[method, sparse] = (net.gradients(), cosines)
-    torch.save(found, folder / f"{rank}.pt")
-    distributed.destroy_process_group()
-"""
+def spread(folder: Path) -> None:
+    """What each of two processes does: two steps by every method, on its share of the examples."""
+    with joined() as processes:
+        found = {}
+        for method in SPREAD:
+            for sparse in (False, True):
+                net = Net(sparse)
+                combiner = net.combiner(method, processes=processes)
+                for seed in (0, 1):
+                    net.zero_grad()
+                    for task, ids in shard(batch(seed, n=8), processes.rank).items():
+                        if len(ids):
+                            (net.loss(task, ids) * (len(ids) / 8)).backward()
+                            combiner.take(task)
+                    assert combiner.add_up([processes.rank + 1.0, 0.5], apart=True) == [3.0, 1.0]
+                    cosines = combiner.cosines()
+                    combiner.finish()
+                found[method, sparse] = (net.gradients(), cosines)
+        torch.save(found, folder / f"{processes.rank}.pt")
+        torch.save(exchanged(processes), folder / f"{processes.rank}-bytes.pt")
+
+
+def exchanged(processes: Processes) -> list[tuple[int, int]]:
+    """Bytes of a step of a sum, together and apart, and what they should be."""
+    out = []
+    for apart in (False, True):
+        net = Net(sparse=True)
+        combiner = net.combiner("sum", processes=processes)
+        examples = batch(3, n=8)
+        for task, ids in shard(examples, processes.rank).items():
+            if len(ids):
+                (net.loss(task, ids) * (len(ids) / 8)).backward()
+                combiner.take(task)
+        before = processes.exchanged
+        combiner.add_up([1.0], apart)
+        low, layer, head = 6 * 6 + 6, 6 * 6 + 6, 6 + 1
+        words = [ids.unique() for ids in examples.values()]
+        if apart:  # each task's of all that it uses
+            numbers = 3 * (low + layer + head) + 6 * sum(map(len, words))
+            flags = 3 * (2 + 2 + 2) + 3 * 40
+        else:  # every weight's once
+            numbers = low + 2 * layer + 3 * head + 6 * len(torch.cat(words).unique())
+            flags = 2 + 2 * 2 + 3 * 2 + 40
+        out.append((processes.exchanged - before, flags + 8 * (numbers + 1)))
+    return out
 
 
 def shard(examples: dict[str, torch.Tensor], rank: int) -> dict[str, torch.Tensor]:
@@ -461,14 +479,8 @@ def shard(examples: dict[str, torch.Tensor], rank: int) -> dict[str, torch.Tenso
     return {t: ids[: cuts[t]] if rank == 0 else ids[cuts[t] :] for t, ids in examples.items()}
 
 
-def test_gradients_are_averaged_over_processes_before_surgery(tmp_path):
-    script = tmp_path / "worker.py"
-    script.write_text(textwrap.dedent(WORKER))
-    workers = [
-        subprocess.Popen([sys.executable, str(script), __file__, str(tmp_path), str(rank)])
-        for rank in (0, 1)
-    ]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+def test_gradients_are_added_up_over_processes_before_surgery(tmp_path):
+    together(2, tmp_path, "tests.training.test_gradient_combiner:spread")
     both = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     for method in SPREAD:
         for sparse in (False, True):
@@ -488,3 +500,6 @@ def test_gradients_are_averaged_over_processes_before_surgery(tmp_path):
                     assert theirs[place] == pytest.approx(pairs)
     for name, gradient in both[0]["pcgrad", False][0].items():
         assert torch.equal(gradient, both[1]["pcgrad", False][0][name])
+    for rank in (0, 1):
+        for counted, computed in torch.load(tmp_path / f"{rank}-bytes.pt"):
+            assert counted == computed

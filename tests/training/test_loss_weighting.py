@@ -1,7 +1,4 @@
 import math
-import subprocess
-import sys
-import textwrap
 
 import pytest
 import torch
@@ -301,41 +298,20 @@ def test_mistakes(text, message):
 
 # --- several processes ---
 
-WORKER = """
-    import importlib.util, pathlib, sys
-    import torch
-    from torch import distributed
 
-    spec = importlib.util.spec_from_file_location("here", sys.argv[1])
-    here = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(here)
-    folder, rank = pathlib.Path(sys.argv[2]), int(sys.argv[3])
-    store = distributed.FileStore(str(folder / "store"), 2)
-    distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    found = {}
-    for method in here.WEIGHTINGS:
-        weighting = here.make(method)
-        for seed in range(8):
-            tasks = here.TASKS if rank == 0 else ("a", "b")
-            weighting.scale(here.draw(seed + 100 * rank, tasks))
-            factors = dict(weighting.factors)
-            weighting.learn(here.draw(seed + 1000 + rank, tasks))
-            weighting.close_epoch()
-        found[method] = factors
-    torch.save(found, folder / f"{rank}.pt")
-    distributed.destroy_process_group()
-"""
-
-
-def test_all_processes_weigh_alike(tmp_path):
-    script = tmp_path / "worker.py"
-    script.write_text(textwrap.dedent(WORKER))
-    workers = [
-        subprocess.Popen([sys.executable, str(script), __file__, str(tmp_path), str(rank)])
-        for rank in (0, 1)
-    ]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
-    one, other = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
-    for method in WEIGHTINGS:
-        assert set(one[method]) == set(TASKS)
-        assert {task: one[method][task] for task in ("a", "b")} == other[method]
+@every_method
+def test_a_process_without_a_tasks_examples_weighs_like_the_others(method):
+    """It is told the losses over all processes, and scales what it has."""
+    whole, part = make(method), make(method)
+    for seed in range(8):
+        losses, after = draw(seed), draw(seed + 1000)
+        scaled = whole.scale(losses)
+        here = {task: losses[task] * 2 for task in ("a", "b")}  # its own are others than the means
+        theirs = part.scale(here, {task: float(loss) for task, loss in losses.items()})
+        assert part.factors == whole.factors
+        assert theirs == {task: scaled[task] * 2 for task in ("a", "b")}
+        whole.learn(after)
+        part.learn({task: float(loss) for task, loss in after.items()})
+        whole.close_epoch()
+        part.close_epoch()
+    assert part.factors == whole.factors

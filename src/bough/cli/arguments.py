@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from bough.machine_limits import cores, free_cores
+from bough.processes import speaks
 from bough.safe_text import shown
 
 ModelPath = Annotated[
@@ -51,6 +52,7 @@ def _free_threads() -> int:
 
 
 def fail(sentence: str, code: int) -> NoReturn:
-    """End with one sentence and this exit code."""
-    print(f"bough: {shown(sentence)}", file=sys.stderr)
+    """End with one sentence and this exit code; of processes started together, one says it."""
+    if speaks():
+        print(f"bough: {shown(sentence)}", file=sys.stderr)
     raise SystemExit(code) from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bough.cli.arguments import fail
+from bough.errors import UserError
 from bough.safe_text import shown
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ def survey(
     budget: Annotated[
         str | None, typer.Option(metavar="NAME", help="How large: a budget of the file.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Runs at a time; cores are shared.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs at a time; else 1 here, on a cluster as many as fit."),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="CELL", help="Only this cell (repeatable).")
     ] = None,
@@ -40,6 +44,13 @@ def survey(
         str, typer.Option(help="Of finished runs: scores, models, or all (checkpoints too).")
     ] = "models",
     retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again.")] = False,
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Submit the runs to Slurm as an array, and end.")
+    ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: its address, auto or local."),
+    ] = None,
     listing: Annotated[
         bool, typer.Option("--list", help="Check it and list its runs, and do not run them.")
     ] = False,
@@ -50,16 +61,20 @@ def survey(
     if listing:
         surveys.show(source, out, budget, workers, only or (), threads)
         return
+    if slurm and ray is not None:
+        raise UserError("--slurm and --ray are two ways of doing the same; choose one")
+    if slurm:
+        print(
+            surveys.submit(
+                source, out=out, budget=budget, workers=workers, only=only or (), keep=keep,
+                retry=retry, threads=threads,
+            )
+        )  # fmt: skip
+        return
     result = surveys.conduct(
-        source,
-        out=out,
-        budget=budget,
-        workers=workers,
-        only=only or (),
-        keep=keep,
-        retry=retry,
-        threads=threads,
-    )
+        source, out=out, budget=budget, workers=workers, only=only or (), keep=keep, retry=retry,
+        ray=ray, threads=threads,
+    )  # fmt: skip
     _conclude(result, f"bough survey {result.folder}")
     print(f"\n{result}")
 

@@ -13,6 +13,7 @@ import typer
 
 from bough.cli.arguments import AsJson, Threads, fail, settle_threads
 from bough.errors import UserError
+from bough.processes import PeerLostError, launched_rank
 from bough.safe_text import shown
 
 Set = Annotated[
@@ -93,6 +94,8 @@ def train(
             if experiment.threads is None:
                 settle_threads(threads)
             run = start(experiment, folder, display=display)
+    if launched_rank():
+        return
     _print_scores(run.scores, run.folder)
     print(shown(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}"))
 
@@ -115,6 +118,9 @@ def _interruptible(run: Path) -> Iterator[None]:
     except KeyboardInterrupt:  # at once, or while no step is at hand
         begun = (run / "recipe.yaml").exists()
         fail(f"interrupted{f'; go on with: bough train --resume {run}' if begun else ''}", 130)
+    except PeerLostError as lost:
+        begun = (run / "recipe.yaml").exists()
+        fail(f"{lost}{f'; go on with: bough train --resume {run}' if begun else ''}", 1)
     except Failed as failure:
         fail(str(failure), 1)
 

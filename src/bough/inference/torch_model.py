@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors.torch import save
 from torch import Tensor
 
+from bough.data.dataset import Data
 from bough.data.packing import Pack, by_tokens, packs
 from bough.data.tokens import Sequences
 from bough.errors import UserError
@@ -20,9 +21,12 @@ from bough.files import write_atomically
 from bough.hub import asking_the_hub
 from bough.inference.folder import WEIGHTS_FILE, save_metadata
 from bough.inference.model import Form, Model
+from bough.model import pretrained
 from bough.model.forward import PackedForward
+from bough.model.network import Network, plan_of
 from bough.model.routing import READ, Routing
 from bough.plan.encoder_pooling import OwnPooling
+from bough.recipe.recipe import Recipe
 from bough.runs.model_facts import digest, of_part
 
 
@@ -159,3 +163,25 @@ class MultiTaskModel(Model):
         parameters = sum(p.numel() for p in network.parameters())
         facts = of_part(self.facts, network.tasks, parameters)
         return MultiTaskModel(network, self.tokenizer, self.longest, facts)
+
+
+def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
+    """The untrained model of a recipe, and what there is to say about its encoder."""
+    encoder = pretrained.load(recipe.encoder)
+    tasks = encoder.pooling.resolve(data.tasks)
+    plan = plan_of(recipe.plan, tasks, encoder.shape)
+    network = Network.pretrained(plan, tasks, encoder, recipe.training.seed)
+    longest = min(recipe.max_length, encoder.shape.longest)
+    notes = [] if tasks == data.tasks else [f"pooling: {encoder.pooling}"]
+    if plan.pooled and not encoder.weights("pooler"):
+        notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
+    if encoder.unused:
+        names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
+        notes.append(f"of the encoder, not used: {names} ({len(encoder.unused)} in all)")
+    # A model may be shown to others, who need not know the folders of this machine.
+    called = Path(encoder.source)
+    name = called.name if called.is_absolute() else encoder.source
+    facts = {"encoder": name, "saw_quora": encoder.saw_quora}
+    if encoder.pooling.name is not None:
+        facts["pooling"] = {**vars(encoder.pooling)}
+    return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes

@@ -21,9 +21,10 @@ class LockedError(UserError):
 
 
 @contextmanager
-def locked(path: Path, what: str = "run") -> Iterator[None]:
-    """Within, this file is ours alone; where another process has it, refused at once."""
-    lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
+def locked(path: Path, what: str = "run", wait: bool = False) -> Iterator[None]:
+    """Within, this file is ours alone; where another process has it, refused at once, or waited
+    for."""
+    lock = FileLock(path, blocking=wait, thread_local=False, fallback_to_soft=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         acquired = lock.acquire()

@@ -207,6 +207,21 @@ class Writer:
         self._lock.close()
 
 
+class Onlooker(Writer):
+    """A process of a run that another one writes."""
+
+    def __init__(self, folder: Path):
+        self.run = Run(folder)
+
+    def write(self, name: str, content: Content) -> None: ...
+    def log(self, entry: Mapping[str, Any]) -> None: ...
+    def rewind(self, size: int) -> None: ...
+    def close(self) -> None: ...
+
+    def logged(self) -> int:
+        return 0
+
+
 def _write_all(file: IO[bytes], data: bytes) -> None:
     """Unbuffered files may take only a part at a time."""
     while data:

@@ -12,6 +12,7 @@ from bough.data.packing import by_tokens, collate
 from bough.data.tokens import Ints
 from bough.model.losses import answers, loss
 from bough.model.network import Network
+from bough.processes import ALONE, Processes
 from bough.recipe.tasks import Task
 from bough.scoring.metrics import Predictions, aggregates, judged
 
@@ -23,20 +24,28 @@ def predict(
     network: Network,
     examples: Mapping[str, Examples],
     watched: Callable[[Sequence[Pass]], Iterable[Pass]] = iter,
+    processes: Processes = ALONE,
 ) -> dict[str, Predictions]:
-    """Every task's answers for its own examples; the passes go through `watched`."""
+    """Every task's answers for its own examples; the passes go through `watched`.
+
+    Several processes share the passes out; what each has found is put together once at the end.
+    """
     device = next(network.parameters()).device
+    shapes = {name: (len(source), network.tasks[name].outputs) for name, source in examples.items()}
+    sizes = [rows * width for rows, width in shapes.values()]
+    found = torch.zeros(sum(sizes))
     outputs = {
-        name: torch.empty(len(source), network.tasks[name].outputs)
-        for name, source in examples.items()
+        name: part.view(shape)
+        for (name, shape), part in zip(shapes.items(), found.split(sizes), strict=True)
     }
     passes = [
         (name, part) for name, source in examples.items() for part in by_tokens(source.lengths)
     ]
-    for name, part in watched(passes):
+    for name, part in watched(processes.share(passes)):
         batch = collate(examples, {name: part})
         rows = network(batch.pack.to(device), batch.index)[name]
         outputs[name][torch.from_numpy(part)] = rows.float().cpu()
+    processes.add_up(found)
     predictions = {}
     for name, source in examples.items():
         task, rows = network.tasks[name], outputs[name]

@@ -1,4 +1,4 @@
-"""The runs of a survey as processes, some at a time, until all are done."""
+"""The runs of a survey, some at a time, until all are done: as processes here, or on a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 from bough import stop_signals
 from bough.errors import UserError
 from bough.files import write_atomically
+from bough.processes import environment_alone
 from bough.runs.lock import LockedError, locked
 from bough.runs.run_dir import Run
 from bough.survey.cells import RunSpec
@@ -24,7 +25,7 @@ from bough.survey.survey_dir import SurveyDir
 
 PAUSE = 0.2  # seconds between two looks at the processes
 # -P: what lies in the folder that the survey is started in is data, never code to be imported.
-COMMAND = (sys.executable, "-P", "-m", "bough.cli.worker")
+COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "bough.cli.worker")
 TAIL = 60  # lines of a failed run's output that are kept with its error
 
 Outcome = Literal["done", "failed", "stopped", "pruned"]
@@ -60,12 +61,59 @@ class GridScheduler:
         return False
 
 
+class Job(Protocol):
+    """A run under way, wherever that is."""
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it goes on."""
+
+    def terminate(self) -> None:
+        """Let it stop after its step, with a checkpoint."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+Start = Callable[[SurveyDir, RunSpec, Keep], Job]
+
+
+class LocalProcess:
+    """A run as a process of this machine."""
+
+    def __init__(self, folder: SurveyDir, spec: RunSpec, keep: Keep):
+        run = folder.run(spec.name)
+        verb = ["--resume", str(run.folder)]
+        if not run.recipe_file.is_file():
+            verb = [str(folder.recipe(spec.name)), "-o", str(run.folder)]
+        with open(folder.log(spec.name), "ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "train", *verb],
+                stdin=subprocess.PIPE,  # see `cli.worker`
+                stdout=log,
+                stderr=log,
+                env=environment_alone(),
+                start_new_session=True,  # Ctrl-C is ours to hear; we tell the runs
+            )
+
+    def poll(self) -> int | None:
+        code = self.process.poll()
+        if code is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+        return code
+
+    def terminate(self) -> None:
+        self.process.terminate()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
 @dataclass
 class Worker:
-    """A run's process."""
+    """A run that is under way."""
 
     spec: RunSpec
-    process: subprocess.Popen[bytes]
+    job: Job
     logged: int  # bytes of its log that earlier attempts wrote
     pruned: bool = False
     signals: int = 0  # how often it was told to end
@@ -75,18 +123,19 @@ class Worker:
         if self.signals < times:
             self.signals = times
             with suppress(OSError):
-                self.process.terminate() if times == 1 else self.process.kill()
+                self.job.terminate() if times == 1 else self.job.kill()
 
 
 @dataclass
 class Launcher:
-    """Up to so many processes at a time, until the scheduler has no more runs."""
+    """Up to so many runs at a time, until the scheduler has no more of them."""
 
     scheduler: Scheduler
     folder: SurveyDir
     workers: int
     progress: Progress
     keep: Keep = "models"
+    start: Start = LocalProcess
     running: list[Worker] = field(default_factory=list)
     blocked: deque[RunSpec] = field(default_factory=deque)  # another process has their directories
     signals: int = 0
@@ -140,33 +189,18 @@ class Launcher:
         if run.finished:
             self._ended(spec, "done")
             return
-        for part in ("recipes", "logs", "runs"):
-            (self.folder.path / part).mkdir(exist_ok=True)
-        verb = ["--resume", str(run.folder)]
-        if not run.recipe_file.is_file():
-            recipe = self.folder.path / "recipes" / f"{spec.name}.yaml"
-            write_atomically(recipe, spec.recipe.dump())
-            verb = [str(recipe), "-o", str(run.folder)]
-        with open(self.folder.log(spec.name), "ab") as log:
-            logged = log.tell()
-            process = subprocess.Popen(
-                [*COMMAND, "train", *verb],
-                stdin=subprocess.PIPE,  # see `cli.worker`
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is ours to hear; we tell the runs
-            )
-        self.running.append(Worker(spec, process, logged))
+        self.folder.add(spec)
+        log = self.folder.log(spec.name)
+        logged = log.stat().st_size if log.exists() else 0
+        self.running.append(Worker(spec, self.start(self.folder, spec, self.keep), logged))
         self.progress.started(spec)
 
     def _collect(self) -> None:
         for worker in list(self.running):
-            code = worker.process.poll()
+            code = worker.job.poll()
             if code is None:
                 continue
             self.running.remove(worker)
-            if worker.process.stdin is not None:
-                worker.process.stdin.close()
             spec = worker.spec
             run = self.folder.run(spec.name)
             if run.finished:
@@ -179,7 +213,8 @@ class Launcher:
             elif not _free(run):
                 self.blocked.append(spec)
             else:
-                self._record(worker, code)
+                if not self.folder.failure(spec.name).is_file():  # else by who did the run for us
+                    self._record(worker, code)
                 self._ended(spec, "failed")
 
     def _ended(self, spec: RunSpec, outcome: Outcome) -> None:
@@ -197,7 +232,8 @@ class Launcher:
     def _record(self, worker: Worker, code: int) -> None:
         """Keep the error of a failed run: the sentence first, then what it last wrote."""
         name = worker.spec.name
-        written = self.folder.log(name).read_bytes()[worker.logged :]
+        log = self.folder.log(name)
+        written = log.read_bytes()[worker.logged :] if log.exists() else b""
         lines = written.decode(errors="replace").splitlines()
         if code < 0:
             by = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)

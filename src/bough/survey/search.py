@@ -1,9 +1,14 @@
 """Search: a survey whose cells optuna chooses from what the earlier ones gave.
 
 Several aims at once are allowed, high scores and low costs; what comes out is their Pareto front.
-The trials lie in `search.db` (SQLite) of the survey's directory, what they gave in their runs.
-Optuna ends a trial once and for all, so one that is tried again is a new trial of the same cell:
-it has the same runs, and only the last trial of a cell counts.
+The trials lie in `search.journal` of the survey's directory, what they gave in their runs. Optuna
+ends a trial once and for all, so one that is tried again is a new trial of the same cell: it has
+the same runs, and only the last trial of a cell counts.
+
+Several processes may search in one directory, on one machine or on many that see the folder: a
+trial is asked for under one lock, and whoever tries it holds a lock of its own, which goes with the
+process. A trial that is running and whose lock nobody holds was left by a process that died, and is
+taken over. Searches from before lie in `search.db` (SQLite), and go on there, by one process.
 """
 
 from __future__ import annotations
@@ -12,12 +17,14 @@ import json
 import statistics
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from bough.errors import UserError, listed, nearest
 from bough.extras import install_line
 from bough.recipe.recipe import Recipe
+from bough.runs.lock import LockedError, locked
 from bough.runs.run_dir import Run
 from bough.scoring.metrics import AGGREGATES
 from bough.survey.cells import Overrides, RunSpec
@@ -26,6 +33,7 @@ from bough.survey.pruning import evaluations, is_behind, score
 from bough.survey.spec import COSTS, Search, Span, Survey
 from bough.survey.survey_dir import SurveyDir
 
+JOURNAL, OLD = "search.journal", "search.db"
 AGAIN = "again"  # of a trial that is tried again: the number that its cell is named by
 
 
@@ -37,6 +45,7 @@ class Trial:
     specs: list[RunSpec]
     done: set[str] = field(default_factory=set)  # runs
     ended: bool = False  # optuna knows how; runs that are left are in vain
+    lock: ExitStack = field(default_factory=ExitStack)  # while it is ours to try
 
 
 class SearchScheduler:
@@ -54,9 +63,15 @@ class SearchScheduler:
         self.trials: dict[str, Trial] = {}  # by the runs' names
         self.queue: deque[RunSpec] = deque()
         self.seen: dict[str, int] = {}  # how often a run was judged when we last looked
-        self._resume()
-        if retry:
-            self._retry()
+        with self._deciding():
+            self._take_over()
+            if retry:
+                self._retry()
+
+    def close(self) -> None:
+        """Let go of the trials that have not ended."""
+        for trial in self.trials.values():
+            trial.lock.close()
 
     @property
     def total(self) -> int:
@@ -73,12 +88,21 @@ class SearchScheduler:
                 yield spec, state if state in ("done", "failed") else "pruned"
 
     def ask(self) -> RunSpec | None:
+        if not self.queue:
+            with self._deciding():
+                self._ask()
+        return self.queue.popleft() if self.queue else None
+
+    def _ask(self) -> None:
+        """One more trial, if there is one to be had; its runs are queued."""
         states = self.optuna.trial.TrialState
         while not self.queue:
             latest = self._latest()
             waiting = any(trial.state == states.WAITING for trial in latest)
             if not waiting and len(latest) >= self.search.trials:
-                return None
+                self._take_over()
+                return
+            self.study.sampler = self._sampler(len(latest))
             trial = self.study.ask(self._distributions())
             complete = self.study.get_trials(deepcopy=False, states=[states.COMPLETE])
             same = next((t for t in complete if t.params == trial.params), None)
@@ -87,7 +111,6 @@ class SearchScheduler:
                 self.study.tell(trial.number, same.values)
                 continue
             self._enter(trial)
-        return self.queue.popleft()
 
     def tell(self, spec: RunSpec, outcome: Outcome) -> Sequence[RunSpec]:
         trial = self.trials[spec.name]
@@ -107,6 +130,7 @@ class SearchScheduler:
             state = states.FAIL if outcome == "failed" else states.PRUNED
             self.study.tell(trial.number, state=state)
         trial.ended = True
+        trial.lock.close()
         return dropped
 
     def should_prune(self, spec: RunSpec) -> bool:
@@ -138,23 +162,34 @@ class SearchScheduler:
 
     def _open(self) -> Any:
         self.folder.path.mkdir(parents=True, exist_ok=True)
-        url = f"sqlite:///{(self.folder.path / 'search.db').resolve()}"
-        storage = self.optuna.storages.RDBStorage(url)
+        storages, before = self.optuna.storages, self.folder.path / OLD
+        if before.is_file():
+            storage = storages.RDBStorage(f"sqlite:///{before.resolve()}")
+        else:
+            backend = storages.journal.JournalFileBackend(str(self.folder.path / JOURNAL))
+            storage = storages.JournalStorage(backend)
         directions = ["minimize" if n in COSTS else "maximize" for n in self.search.objectives]
-        study = self.optuna.create_study(
+        return self.optuna.create_study(
             study_name="survey", storage=storage, directions=directions, load_if_exists=True
         )
-        # A search that goes on must not draw the same numbers again.
-        seed = self.search.seed * 100_003 + len(study.get_trials(deepcopy=False))
+
+    def _sampler(self, asked: int) -> Any:
+        """For the next trial: whoever asks, and however often the search was stopped before."""
         samplers = self.optuna.samplers
         kinds = {"tpe": samplers.TPESampler, "random": samplers.RandomSampler}
-        study.sampler = kinds[self.search.sampler](seed=seed)
-        return study
+        return kinds[self.search.sampler](seed=self.search.seed * 100_003 + asked)
 
-    def _resume(self) -> None:
-        """Trials that were begun when the survey ended: their runs are resumed, or just counted."""
+    def _deciding(self) -> AbstractContextManager[None]:
+        """Within, no other process asks for a trial or takes one over."""
+        return locked(self.folder.path / "searching" / ".lock", "search", wait=True)
+
+    def _take_over(self) -> None:
+        """Trials begun by a process that is gone: their runs are resumed, or just counted."""
         states = self.optuna.trial.TrialState
+        ours = {trial.number for trial in self.trials.values()}
         for trial in self.study.get_trials(deepcopy=False, states=[states.RUNNING]):
+            if trial.number in ours:
+                continue
             if self._complete(trial):
                 self._enter(trial)
             else:  # killed while it was being asked for
@@ -179,7 +214,13 @@ class SearchScheduler:
 
     def _enter(self, trial: Any) -> None:
         specs = self._specs(trial)
-        self.trials |= dict.fromkeys((spec.name for spec in specs), Trial(trial.number, specs))
+        entered = Trial(trial.number, specs)
+        try:
+            place = self.folder.path / "searching" / f"{trial.number}.lock"
+            entered.lock.enter_context(locked(place, "trial"))
+        except LockedError:
+            return  # another process is at it
+        self.trials |= dict.fromkeys((spec.name for spec in specs), entered)
         self.queue.extend(specs)  # one that is done already is only counted
 
     def _distributions(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
@@ -23,11 +24,11 @@ from bough.machine_limits import cores
 from bough.recipe.recipe import Recipe
 from bough.runs.console import plain_console
 from bough.safe_text import shown
-from bough.survey import cells
+from bough.survey import cells, ray_cluster, slurm
 from bough.survey.cells import RunSpec
-from bough.survey.launcher import GridScheduler, Keep, Launcher
+from bough.survey.launcher import GridScheduler, Keep, Launcher, LocalProcess, Start
 from bough.survey.progress import LiveProgress, Progress
-from bough.survey.search import SearchScheduler, corners
+from bough.survey.search import OLD, SearchScheduler, corners
 from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir
 
@@ -71,24 +72,34 @@ def conduct(
     *,
     out: str | os.PathLike[str] | None = None,
     budget: str | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     only: Sequence[str] = (),
     keep: str = "models",
     retry: bool = False,
+    ray: str | None = None,
     threads: int | None = None,
 ) -> Result:
-    """Run a survey file, or go on with a survey's directory, until all its runs have ended."""
-    if keep not in get_args(Keep):
-        raise UserError(f"--keep {keep!r}: expected {', '.join(get_args(Keep))}")
-    folder, survey = prepare(source, out, budget, workers, threads)
-    with folder.locked():
+    """Run a survey file, or go on with a survey's directory, until all its runs have ended.
+
+    `ray` is the address of a Ray cluster that does the runs, or `local`.
+    """
+    folder, survey = prepare(source, out, budget, workers or 1, keep, threads)
+    with ExitStack() as around:
+        if survey.search is None or (folder.path / OLD).is_file():
+            around.enter_context(folder.locked())
         folder.settle(survey)
+        start: Start = LocalProcess
+        if ray is not None:
+            start = cluster = around.enter_context(ray_cluster.connected(ray))
+            workers = workers or cluster.room(survey.base.threads or 1)
+        workers = workers or 1
         scheduler: GridScheduler | SearchScheduler
         known: list[tuple[RunSpec, str]]
         if survey.search is not None:
             if only:
                 raise UserError("--only names cells, and a search finds its own; leave it out")
             scheduler = SearchScheduler(survey, folder, retry)
+            around.callback(scheduler.close)
             total, known = scheduler.total, [*scheduler.ended_before()]
         else:
             specs = chosen(survey, only)
@@ -98,7 +109,7 @@ def conduct(
             total, known = len(specs), [(s, folder.state(s.name)) for s in specs]
         kind = LiveProgress if sys.stderr.isatty() else Progress  # whether someone watches
         shown = kind(folder.path.name, total, workers, folder.run)
-        launcher = Launcher(scheduler, folder, workers, shown, cast(Keep, keep))
+        launcher = Launcher(scheduler, folder, workers, shown, cast(Keep, keep), start)
         try:
             for spec, state in known:
                 if state in ("done", "failed", "pruned"):
@@ -118,16 +129,47 @@ def conduct(
     return Result(folder.path, done, failed, pruned, total, not complete, base)
 
 
+def submit(
+    source: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    budget: str | None = None,
+    workers: int | None = None,
+    only: Sequence[str] = (),
+    keep: str = "models",
+    retry: bool = False,
+    threads: int | None = None,
+) -> str:
+    """Hand what is left of a survey to Slurm; a sentence that says what was done."""
+    folder, survey = prepare(source, out, budget, workers or 1, keep, threads)
+    with folder.locked():
+        folder.settle(survey)
+        specs = [] if survey.search is not None else chosen(survey, only)
+        for spec in specs if retry else ():
+            folder.failure(spec.name).unlink(missing_ok=True)
+        left = [s for s in specs if folder.state(s.name) not in ("done", "failed")]
+        if survey.search is None and not left:
+            return f"all {len(specs)} runs in {folder.path} have ended; nothing is left to submit"
+        job = slurm.submit(folder, survey, left, workers, cast(Keep, keep))
+    what = f"{len(left)} runs" if left else f"a search by {workers or 1} processes"
+    place = shlex.quote(str(folder.path))
+    return (
+        f"{what} submitted as job {job}\n"
+        f"Next: squeue -j {job}   or   bough survey {place} --list\n"
+        f"      bough survey {place} --slurm   submits what is left when the job has ended"
+    )
+
+
 def show(
     source: str | os.PathLike[str],
     out: str | os.PathLike[str] | None,
     budget: str | None,
-    workers: int,
+    workers: int | None,
     only: Sequence[str] = (),
     threads: int | None = None,
 ) -> None:
     """Print the runs of a survey and how they stand, without running any."""
-    folder, survey = prepare(source, out, budget, workers, threads)
+    folder, survey = prepare(source, out, budget, workers or 1, threads=threads)
     console = _console()
     if survey.search is not None:
         console.print(f"a search of {survey.search.trials} trials over:")
@@ -149,9 +191,12 @@ def prepare(
     out: str | os.PathLike[str] | None,
     budget: str | None,
     workers: int,
+    keep: str = "models",
     threads: int | None = None,
 ) -> tuple[SurveyDir, Survey]:
     """The directory, and what is to be run in it; refused if a part of it cannot work."""
+    if keep not in get_args(Keep):
+        raise UserError(f"--keep {keep!r}: expected {', '.join(get_args(Keep))}")
     path = Path(source).expanduser()
     if path.is_dir():
         folder = SurveyDir(path)

@@ -19,7 +19,7 @@ from bough.files import write_atomically
 from bough.recipe.raw_settings import flattened
 from bough.runs.lock import locked
 from bough.runs.run_dir import Run
-from bough.survey.cells import with_overrides
+from bough.survey.cells import RunSpec, with_overrides
 from bough.survey.spec import Survey
 
 FILE = "survey.yaml"
@@ -41,6 +41,16 @@ class SurveyDir:
 
     def log(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.txt"
+
+    def recipe(self, name: str) -> Path:
+        return self.path / "recipes" / f"{name}.yaml"
+
+    def add(self, spec: RunSpec) -> None:
+        """All that a process needs to know of a run before it begins."""
+        for part in ("recipes", "logs", "runs"):
+            (self.path / part).mkdir(exist_ok=True)
+        if not self.run(spec.name).recipe_file.is_file():
+            write_atomically(self.recipe(spec.name), spec.recipe.dump())
 
     def state(self, name: str) -> State:
         run = self.run(name)

@@ -9,13 +9,15 @@ own task's plain gradient, and what no task touched in a step has no gradient at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
+from bough.processes import ALONE, Processes
 from bough.training.gradient_weighting import GradientWeighting
 
 # All dot products of one stretch of the gradients come before the next, while it is in the cache;
@@ -36,16 +38,54 @@ class Group:
         return "+".join(self.users)
 
 
+@dataclass(frozen=True)
+class _Slot:
+    """The place of a gradient, or of some of its rows, in the message to the other processes."""
+
+    key: str
+    parameter: nn.Parameter
+    rows: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        whole = tuple(self.parameter.shape)
+        return whole if self.rows is None else (len(self.rows), *whole[1:])
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def fill(self, part: Tensor, gradient: Tensor | None) -> None:
+        part = part.view(self.shape)
+        if gradient is None:
+            part.zero_()
+        elif self.rows is None:
+            part.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
+        elif gradient.is_sparse:
+            places = torch.searchsorted(self.rows, gradient._indices()[0])
+            part.zero_().index_add_(0, places, gradient._values())
+        else:
+            part.copy_(gradient[self.rows])
+
+    def gradient(self, part: Tensor) -> Tensor:
+        part = part.view(self.shape)
+        if self.rows is None:
+            return part
+        shape = self.parameter.shape
+        return torch.sparse_coo_tensor(self.rows[None], part, shape, check_invariants=False)
+
+
 class Combiner:
     """Takes the tasks' gradients one by one and leaves the combined ones in `.grad`.
 
-    A step is: backward, `take`, for each task (and micro-batch); then `finish`; then the
-    optimiser's step and `zero_grad(set_to_none=True)`. Gradients taken from a task in one step add
-    up, and are averaged over processes before anything is combined: a loss that is a part of the
-    task's loss in this step carries its share.
+    A step is: backward, `take`, for each task (and micro-batch); over several processes `add_up`;
+    then `finish`; then the optimiser's step and `zero_grad(set_to_none=True)`. Gradients taken from
+    a task in one step add up, here and over the processes, before anything is combined: a loss
+    that is a part of the task's loss in this step carries its share.
 
-    The generator must stand alike in all processes. Embeddings may give sparse gradients, which
-    stay as small as they are until they are put into a dense `.grad` that is kept for the purpose.
+    The generator must stand alike in all processes. Embeddings may give sparse gradients (then
+    they are named in `by_rows`), which stay as small as they are, also on their way to other
+    processes, until they are put into a dense `.grad` that is kept for the purpose.
     """
 
     def __init__(
@@ -54,14 +94,19 @@ class Combiner:
         groups: Iterable[Group],
         tasks: Sequence[str],
         generator: torch.Generator,
+        processes: Processes = ALONE,
+        by_rows: Iterable[Tensor] = (),
     ):
         self.tasks = tuple(tasks)
+        self.processes = processes
+        self.by_rows = set(by_rows)
         self.weighting = GradientWeighting(method, generator)
         self.groups = _by_users(groups, self.tasks)
         self._parameters = [p for group in self.groups for p in group.parameters]
         self._taken: dict[nn.Parameter, dict[str, Tensor]] = {}
         self._rows: dict[nn.Parameter, Tensor] = {}  # rows that the taken gradients stand for
         self._dense: dict[nn.Parameter, tuple[Tensor, Tensor]] = {}  # kept `.grad`, rows in use
+        self._flat = torch.empty(0)  # what goes to the other processes, used again in every step
         self._settled = False
 
     @property
@@ -89,6 +134,35 @@ class Combiner:
                     continue
                 taken = self._taken.setdefault(parameter, {})
                 taken[key] = _plus(taken[key], gradient) if key in taken else gradient
+
+    @torch.no_grad()
+    def add_up(self, numbers: Sequence[float], apart: bool) -> list[float]:
+        """Add up what was taken over the processes, and these numbers with it.
+
+        A short message says which gradients, and which of their rows, there are anywhere; one long
+        message has all of them, end to end. What a process has not counts as zero; what none has
+        stays without a gradient. `apart`, alike in all: whether a task's gradients are its own.
+        """
+        if self.processes.count == 1:
+            return list(numbers)
+        if not apart:
+            for taken in self._taken.values():
+                gradient, *others = taken.values()
+                for other in others:
+                    gradient = _plus(gradient, other)
+                taken.clear()
+                taken[_TOGETHER] = gradient
+        slots = self._anywhere(self.tasks if apart else (_TOGETHER,))
+        flat = self._buffer(sum(slot.size for slot in slots) + len(numbers))
+        *parts, last = flat.split([*(slot.size for slot in slots), len(numbers)])
+        for slot, part in zip(slots, parts, strict=True):
+            slot.fill(part, self._taken.get(slot.parameter, {}).get(slot.key))
+        last.copy_(torch.tensor(numbers, dtype=flat.dtype))
+        self.processes.add_up(flat)
+        self._taken = {}  # anew: in all processes in the same order, in which they will be summed
+        for slot, part in zip(slots, parts, strict=True):
+            self._taken.setdefault(slot.parameter, {})[slot.key] = slot.gradient(part)
+        return [float(number) for number in last]
 
     @torch.no_grad()
     def cosines(
@@ -176,39 +250,49 @@ class Combiner:
         return gram
 
     def _settle(self) -> None:
-        """All gradients of the step are in: average them over processes, align the sparse ones."""
+        """All gradients of the step are in: align the sparse ones."""
         if self._settled:
             return
-        if distributed.is_available() and distributed.is_initialized():
-            self._average()
         for parameter, taken in self._taken.items():
             if any(gradient.is_sparse for gradient in taken.values()):
                 self._align(parameter, taken)
         self._settled = True
 
-    def _average(self) -> None:
-        """Average each task's gradients over the processes. A process without an example of a
-        task has nothing to give for it; it counts as zero and gets the others' average."""
-        keys = (*self.tasks, _TOGETHER)
-        given = [[key in self._taken.get(p, ()) for key in keys] for p in self._parameters]
+    def _anywhere(self, keys: Sequence[str]) -> list[_Slot]:
+        """The gradients that any process has: of these keys, in an order that all agree on."""
+        possible = [
+            (key, p)
+            for key in keys
+            for group in self.groups
+            if key == _TOGETHER or key in group.users
+            for p in group.parameters
+            if p.requires_grad
+        ]
+        whole = [(key, p) for key, p in possible if p not in self.by_rows]
+        sparse = [(key, p) for key, p in possible if p in self.by_rows]
         device = self._parameters[0].device
-        anywhere = torch.tensor(given, dtype=torch.int32, device=device)
-        distributed.all_reduce(anywhere)
-        for key, present in zip(keys, anywhere.bool().T.tolist(), strict=True):
-            chosen = [p for p, there in zip(self._parameters, present, strict=True) if there]
-            if not chosen:
-                continue
-            taken = [self._taken.setdefault(p, {}) for p in chosen]
-            dense = [
-                by_task.pop(key).to_dense() if key in by_task else torch.zeros_like(p)
-                for p, by_task in zip(chosen, taken, strict=True)
-            ]
-            flat = torch.cat([gradient.reshape(-1) for gradient in dense])
-            distributed.all_reduce(flat)
-            flat /= distributed.get_world_size()
-            parts = flat.split([p.numel() for p in chosen])
-            for parameter, by_task, part in zip(chosen, taken, parts, strict=True):
-                by_task[key] = part.view_as(parameter)
+        given = [key in self._taken.get(p, ()) for key, p in whole]
+        flags = [torch.tensor(given, dtype=torch.uint8, device=device)]
+        for key, p in sparse:
+            rows = torch.zeros(len(p), dtype=torch.uint8, device=device)
+            gradient = self._taken.get(p, {}).get(key)
+            if gradient is not None:
+                rows[gradient._indices()[0] if gradient.is_sparse else slice(None)] = 1
+            flags.append(rows)
+        told = self.processes.largest(torch.cat(flags)).split([len(part) for part in flags])
+        there = told[0].tolist()
+        slots = [_Slot(key, p) for (key, p), flag in zip(whole, there, strict=True) if flag]
+        for (key, p), part in zip(sparse, told[1:], strict=True):
+            rows = part.nonzero()[:, 0]
+            if len(rows):
+                slots.append(_Slot(key, p, rows))
+        return slots
+
+    def _buffer(self, size: int) -> Tensor:
+        like = self._parameters[0]
+        if len(self._flat) < size:
+            self._flat = torch.empty(size, dtype=like.dtype, device=like.device)
+        return self._flat[:size]
 
     def _align(self, parameter: nn.Parameter, taken: dict[str, Tensor]) -> None:
         """Sparse gradients of one parameter as dense ones over the rows that any of them has."""

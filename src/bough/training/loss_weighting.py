@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from bough.recipe import methods
 
@@ -30,24 +30,32 @@ class Weighting(ABC):
     the end of an epoch comes `close_epoch`.
     """
 
+    looks = True  # whether the losses matter to it at all
     looks_back = False
 
     def __init__(self, weights: Mapping[str, float]):
         self.weights = dict(weights)
         self.factors: dict[str, float] = {}  # of the last `scale`, for the log
 
-    def scale(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Each loss times its factor: what backward is to be called on."""
-        factors = self._factors(losses)
-        self.factors = {task: self.weights[task] * factors[task] for task in losses}
+    def scale(
+        self, losses: Mapping[str, Tensor], means: Mapping[str, float] | None = None
+    ) -> dict[str, Tensor]:
+        """Each loss times its factor: what backward is to be called on.
+
+        `means` are the losses over all processes, of every task that any of them has; a process
+        alone has them all itself.
+        """
+        means = _values(losses) if means is None else means
+        factors = self._factors(means)
+        self.factors = {task: self.weights[task] * factors[task] for task in means}
         return {task: loss * self.factors[task] for task, loss in losses.items()}
 
     @abstractmethod
-    def _factors(self, losses: Mapping[str, Tensor]) -> Mapping[str, float]:
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         """The factor of at least each task present."""
 
     # Most weightings do nothing at these moments and have nothing to keep.
-    def learn(self, after: Mapping[str, Tensor] | None = None) -> None:  # noqa: B027
+    def learn(self, after: Mapping[str, Tensor | float] | None = None) -> None:  # noqa: B027
         """The model has made its step."""
 
     def close_epoch(self) -> None:  # noqa: B027
@@ -64,33 +72,37 @@ class Weighting(ABC):
 class Static(Weighting):
     """The given weights."""
 
-    def _factors(self, losses: Mapping[str, Tensor]) -> Mapping[str, float]:
+    looks = False
+
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         return dict.fromkeys(losses, 1.0)
 
 
 class Random(Weighting):
     """Weights on the simplex, drawn anew for all tasks in each step."""
 
+    looks = False
+
     def __init__(self, weights: Mapping[str, float], generator: torch.Generator):
         super().__init__(weights)
         self.generator = generator
         self.drawn: dict[str, float] = {}  # for the step at hand
 
-    def _factors(self, losses: Mapping[str, Tensor]) -> Mapping[str, float]:
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         if not self.drawn:
             draw = torch.randn(len(self.weights), generator=self.generator).softmax(0)
             self.drawn = dict(zip(self.weights, draw.tolist(), strict=True))
         return self.drawn
 
-    def learn(self, losses: Mapping[str, Tensor] | None = None) -> None:
+    def learn(self, after: Mapping[str, Tensor | float] | None = None) -> None:
         self.drawn = {}
 
 
 class Geometric(Weighting):
     """Of the geometric mean of the losses present: each is weighted by its inverse."""
 
-    def _factors(self, losses: Mapping[str, Tensor]) -> Mapping[str, float]:
-        seen = {task: max(loss, _TINY) for task, loss in _values(losses).items()}
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        seen = {task: max(loss, _TINY) for task, loss in losses.items()}
         mean = math.exp(sum(map(math.log, seen.values())) / len(seen))
         return {task: mean / (len(seen) * loss) for task, loss in seen.items()}
 
@@ -102,10 +114,9 @@ class Tchebycheff(Weighting):
         super().__init__(weights)
         self.smoothing = smoothing
 
-    def _factors(self, losses: Mapping[str, Tensor]) -> Mapping[str, float]:
-        seen = _values(losses)
-        share = 1 / len(seen)
-        factors = _softmax({task: share * loss / self.smoothing for task, loss in seen.items()})
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        share = 1 / len(losses)
+        factors = _softmax({task: share * loss / self.smoothing for task, loss in losses.items()})
         return {task: share * factor for task, factor in factors.items()}
 
 
@@ -118,8 +129,8 @@ class DynamicAverage(Weighting):
         self.sums = dict.fromkeys(weights, (0.0, 0))  # of this epoch: losses, how many
         self.history: dict[str, list[float]] = {task: [] for task in weights}  # the last two means
 
-    def _factors(self, losses: Mapping[str, Tensor]) -> Mapping[str, float]:
-        for task, loss in _values(losses).items():
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        for task, loss in losses.items():
             total, count = self.sums[task]
             self.sums[task] = (total + loss, count + 1)
         known = {t: h[1] / h[0] for t, h in self.history.items() if len(h) == 2 and h[0] > 0}
@@ -155,11 +166,10 @@ class Learned(Weighting):
         self._seen: dict[str, list[float]] = {}  # losses of this step, one per micro-batch
         self._adam = torch.optim.Adam(self.numbers.values(), lr=_RATE, weight_decay=self.shrink)
 
-    def _factors(self, losses: Mapping[str, Tensor]) -> Mapping[str, float]:
-        seen = _values(losses)
-        for task, loss in seen.items():
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        for task, loss in losses.items():
             self._seen.setdefault(task, []).append(loss)
-        return self._from_numbers(seen)
+        return self._from_numbers(losses)
 
     @abstractmethod
     def _from_numbers(self, losses: Mapping[str, float]) -> Mapping[str, float]:
@@ -171,7 +181,7 @@ class Learned(Weighting):
     ) -> Mapping[str, float]:
         """The gradient of each present task's number."""
 
-    def learn(self, after: Mapping[str, Tensor] | None = None) -> None:
+    def learn(self, after: Mapping[str, Tensor | float] | None = None) -> None:
         before = {task: sum(seen) / len(seen) for task, seen in self._seen.items()}
         self._seen = {}
         slopes = self._slopes(before, None if after is None else _values(after))
@@ -273,19 +283,11 @@ def parse(text: str, weights: Mapping[str, float], generator: torch.Generator) -
             return Random(weights, generator)
 
 
-def _values(losses: Mapping[str, Tensor]) -> dict[str, float]:
-    """The losses as numbers. Over several processes they are averaged, over those that have the
-    task, so that all processes weigh alike; a task that only others have is not among them."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return {task: float(loss.detach()) for task, loss in losses.items()}
-    every: list[dict[str, float] | None] = [None] * distributed.get_world_size()
-    here = {task: float(loss.detach()) for task, loss in losses.items()}
-    distributed.all_gather_object(every, here)
-    everywhere: dict[str, list[float]] = {}
-    for part in every:
-        for task, loss in (part or {}).items():
-            everywhere.setdefault(task, []).append(loss)
-    return {task: sum(seen) / len(seen) for task, seen in everywhere.items()}
+def _values(losses: Mapping[str, Tensor | float]) -> dict[str, float]:
+    return {
+        task: float(loss.detach() if isinstance(loss, Tensor) else loss)
+        for task, loss in losses.items()
+    }
 
 
 def _softmax(logits: Mapping[str, float]) -> dict[str, float]:

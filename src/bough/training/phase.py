@@ -19,6 +19,7 @@ from bough.data.examples import Examples, ExampleSampler
 from bough.data.loader import Loader
 from bough.data.tokens import Ints
 from bough.model.network import Network
+from bough.processes import ALONE, Processes
 from bough.recipe import recipe
 from bough.recipe.recipe import Training
 from bough.training import learning_rate, sampling
@@ -41,6 +42,7 @@ class Progress:
     over: bool = False  # whether this phase ended before its time
     step_seconds: deque[float] = field(default_factory=deque)  # of the last thousand
     memory: int = 0  # the most bytes that any of the run's processes had
+    exchanged: int = 0  # bytes that a process gave to be added up with the others'
 
     def __post_init__(self) -> None:
         self.step_seconds = deque(self.step_seconds, maxlen=1000)
@@ -94,14 +96,18 @@ class Phase:
         examples: Mapping[str, Examples],
         weights: Mapping[str, float],
         precision: str,
+        processes: Processes = ALONE,
     ):
         training = schedule.training
+        self.processes = processes
         self.training = training
         self.schedule = schedule
         self.progress = progress
         seed = [training.seed, progress.phase]
         weights = {name: weights[name] * schedule.sampler.factors[name] for name in examples}
-        self.stepper = Stepper(network, examples, training, weights, [*seed, 0], precision)
+        self.stepper = Stepper(
+            network, examples, training, weights, [*seed, 0], precision, processes
+        )
         self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
         self.samplers = {
             name: ExampleSampler(
@@ -109,7 +115,7 @@ class Phase:
             )
             for i, (name, source) in enumerate(examples.items())
         }
-        self.loader = Loader(examples, self._draw, training.accumulate)
+        self.loader = Loader(examples, self._draw, training.accumulate, processes)
         self.losses: dict[str, list[float]] = {name: [] for name in examples}  # since the last log
 
     def step(self) -> StepResult:
@@ -119,7 +125,10 @@ class Phase:
             self.stepper.weighting.close_epoch()
         began = time.perf_counter()
         result = self.stepper.step(self.loader, self.lr, self._cosines_due)
-        self.progress.count(result.tokens, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        if self.training.minutes is not None:  # then the clock decides, and not each his own
+            seconds = self.processes.first_says(seconds)
+        self.progress.count(result.tokens, seconds)
         for name, loss in result.losses.items():
             self.losses[name].append(loss)
         return result

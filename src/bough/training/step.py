@@ -21,6 +21,7 @@ from bough.model.losses import class_weights, loss
 from bough.model.network import Network
 from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
+from bough.processes import ALONE, Processes
 from bough.recipe.recipe import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
@@ -55,12 +56,16 @@ class Stepper:
         weights: Mapping[str, float],
         seed: Sequence[int],
         precision: str = "fp32",
+        processes: Processes = ALONE,
     ):
         self.network = network
+        self.processes = processes
         self.training = training
         self.precision = precision
         self.device = next(network.parameters()).device
         dropout, order = np.random.SeedSequence(list(seed)).generate_state(2)
+        if not processes.first:  # other examples, other chance; all else is decided alike
+            dropout = np.random.SeedSequence([*seed, processes.rank]).generate_state(1)[0]
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
         self.class_weights = {
@@ -69,10 +74,10 @@ class Stepper:
             else class_weights(network.tasks[name], source.targets)
             for name, source in examples.items()
         }
-        for module in network.modules():
-            if isinstance(module, Embeddings):
-                # A step touches few words; the combiner puts their rows into a kept dense gradient.
-                module.words.sparse = True
+        words = [module.words for module in network.modules() if isinstance(module, Embeddings)]
+        for table in words:
+            # A step touches few words; the combiner puts their rows into a kept dense gradient.
+            table.sparse = True
         users = network.plan.users()
         cells = {cell: [p for _, p in named] for cell, named in network.owned().items() if named}
         self.parameters = [p for parameters in cells.values() for p in parameters]
@@ -86,6 +91,8 @@ class Stepper:
             [Group(users[cell], parameters) for cell, parameters in cells.items()],
             tuple(network.tasks),
             self.order,
+            processes,
+            [table.weight for table in words],
         )
         self.optimizer = optimizer.build(
             (_part(cell, parameters) for cell, parameters in cells.items()),
@@ -101,21 +108,26 @@ class Stepper:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
         # Draw and load. Tasks apart cost the same: every example belongs to one task, so that the
         # tasks' graphs are disjoint.
-        step = loader.next(apart=cosines or self.combiner.apart)
+        apart = cosines or self.combiner.apart
+        step = loader.next(apart)
         before = self.dropout.get_state()
-        losses: dict[str, float] = {}
+        losses = dict.fromkeys((task for part in step for task in part.own), 0.0)
         weights: dict[str, float] = {}
         for part in step:
             # Forward, then a backward for each batch.
             plain = self._forward(part, self.dropout)
-            weighted = self.weighting.scale(plain)
+            weighted = self.weighting.scale(plain, self._means(plain, part))
             weights |= self.weighting.factors
             for batch in part.batches:
                 terms = [weighted[task] * part.shares[task] for task in batch.index]
                 torch.stack(terms).sum().backward()
                 self.combiner.take(*batch.index)
             for task, value in plain.items():
-                losses[task] = losses.get(task, 0.0) + value.item() * part.shares[task]
+                losses[task] += value.item() * part.shares[task]
+        # Over several processes, add up.
+        tokens = sum(part.tokens for part in step)
+        *sums, tokens_of_all = self.combiner.add_up([*losses.values(), tokens], apart)
+        losses = dict(zip(losses, sums, strict=True))
         # Combine.
         compared = self.combiner.cosines(self.shared) if cosines else None
         coefficients = self.combiner.finish()
@@ -132,8 +144,15 @@ class Stepper:
         self.weighting.learn(self._again(step, before) if self.weighting.looks_back else None)
         if self.average is not None:
             self.average.update()
-        tokens = sum(part.tokens for part in step)
-        return StepResult(losses, tokens, lr, norm, weights, coefficients, compared)
+        all_tokens = round(tokens_of_all)
+        return StepResult(losses, all_tokens, lr, norm, weights, coefficients, compared)
+
+    def _means(self, losses: Mapping[str, Tensor], part: MicroBatch) -> dict[str, float]:
+        """The tasks' losses over all processes, where the weighting looks at them."""
+        if not self.weighting.looks:
+            return dict.fromkeys(part.own, math.nan)
+        here = [float(losses[t].detach()) * own if own else 0.0 for t, own in part.own.items()]
+        return dict(zip(part.own, self.processes.sums(here), strict=True))
 
     def _forward(self, part: MicroBatch, dropout: torch.Generator) -> dict[str, Tensor]:
         """The loss of each task."""
@@ -148,22 +167,26 @@ class Stepper:
         return losses
 
     @torch.no_grad()
-    def _again(self, step: Sequence[MicroBatch], dropout: Tensor) -> dict[str, Tensor]:
+    def _again(self, step: Sequence[MicroBatch], dropout: Tensor) -> dict[str, float]:
         """The losses of the same examples after the step, with the same dropout."""
         replay = torch.Generator(self.device)
         replay.set_state(dropout)
-        after: dict[str, Tensor] = {}
+        after = dict.fromkeys((task for part in step for task in part.own), torch.zeros(()))
         for part in step:
             for name, value in self._forward(part, replay).items():
-                after[name] = after.get(name, torch.zeros_like(value)) + value * part.shares[name]
-        return after
+                after[name] = after[name].to(value) + value * part.shares[name]
+        sums = self.processes.sums([float(value) for value in after.values()])
+        return dict(zip(after, sums, strict=True))
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on; the names are those of the checkpoint's form."""
+        chance = self.processes.gather(self.dropout.get_state())
+        by_rank = {"chance_by_rank": chance} if self.processes.count > 1 else {}
         return {
             "network": self.network.state_dict(),
             "optimiser": self.optimizer.state_dict(),
-            "chance": self.dropout.get_state(),
+            "chance": chance[0],
+            **by_rank,
             "order": self.order.get_state(),
             "weighting": self.weighting.state_dict(),
             "combiner": self.combiner.state_dict(),
@@ -173,7 +196,9 @@ class Stepper:
     def restore(self, state: Mapping[str, Any]) -> None:
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimiser"])
-        self.dropout.set_state(state["chance"])
+        chance = state.get("chance_by_rank", [state["chance"]])
+        if self.processes.rank < len(chance):  # else the run had fewer processes than now
+            self.dropout.set_state(chance[self.processes.rank])
         self.order.set_state(state["order"])
         self.weighting.load_state_dict(state["weighting"])
         self.combiner.load_state_dict(state["combiner"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +17,14 @@ from bough.errors import UserError
 from bough.files import DiskFullError
 from bough.inference.load import load_torch
 from bough.plan.encoder_pooling import BEFORE_AUTO
+from bough.processes import Processes, joined, restarted
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS
 from bough.runs.console import Display, Silent, progress
-from bough.runs.run_dir import Run, Writer
+from bough.runs.run_dir import Onlooker, Run, Writer
+from bough.runs.unchanged import changed_rows
 from bough.scoring.evaluate import predict, score
-from bough.training.trainer import FORM, Failed, Trainer, changed_rows
+from bough.training.trainer import FORM, Failed, Trainer
 
 
 def train(
@@ -50,9 +53,14 @@ def train(
         ('split@1', True)
     """
     resolved = Recipe.read(recipe, overrides).anchored()
-    writer = Writer.start(Path(out).expanduser() if out is not None else new_folder(recipe))
-    with _closing(writer, display or Silent()) as shown, _threads(resolved.threads):
-        Trainer(resolved, writer, shown, None).run()
+    chosen = Path(out).expanduser() if out is not None else new_folder(recipe)
+    with joined() as processes:
+        folder = Path(processes.hand_out_bytes(str(chosen).encode()).decode())
+        if restarted() and Run(folder).recipe_file.is_file():
+            return _go_on(Run(folder), display, processes)
+        writer = Writer.start(folder) if processes.first else Onlooker(folder)
+        with _closing(writer, display, processes) as shown, _threads(resolved.threads):
+            Trainer(resolved, writer, shown, None, processes).run()
     return writer.run
 
 
@@ -70,13 +78,20 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
     run = Run.open(folder)
     if run.finished:
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
-    writer = Writer.resume(run.folder)
-    with _closing(writer, display or Silent()) as shown:
+    with joined() as processes:
+        return _go_on(run, display, processes)
+
+
+def _go_on(run: Run, display: Display | None, processes: Processes) -> Run:
+    if run.finished:  # by processes of which one failed at the very end
+        return run
+    writer = Writer.resume(run.folder) if processes.first else Onlooker(run.folder)
+    with _closing(writer, display, processes) as shown:
         recipe = Recipe.read(run.recipe_file)
         tasks = BEFORE_AUTO.resolve(recipe.tasks)
         recipe = recipe.model_copy(update={"tasks": tasks})
         with _threads(recipe.threads):
-            Trainer(recipe, writer, shown, _state(run)).run()
+            Trainer(recipe, writer, shown, _state_for_all(run, processes), processes).run()
     return run
 
 
@@ -108,14 +123,14 @@ def judge(
 
 
 def new_folder(recipe: object) -> Path:
-    """runs/<recipe's name>, numbered where it is taken."""
+    """runs/<recipe's name>, numbered where it is taken; after a restart the last one taken."""
     stem = Path(recipe).stem if isinstance(recipe, str | os.PathLike) else "run"
-    number = 1
+    number, last = 1, None
     while True:
         folder = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
         if not folder.exists():
-            return folder
-        number += 1
+            return last if last is not None and restarted() else folder
+        number, last = number + 1, folder
 
 
 def _state(run: Run) -> dict[str, Any] | None:
@@ -135,6 +150,21 @@ def _state(run: Run) -> dict[str, Any] | None:
     return state
 
 
+def _state_for_all(run: Run, processes: Processes) -> dict[str, Any] | None:
+    """The first process reads it: a shared folder may show the others an older file."""
+    state = _state(run) if processes.first else None
+    if processes.count == 1:
+        return state
+    file = io.BytesIO()
+    if state is not None:
+        torch.save(state, file)
+    content = processes.hand_out_bytes(file.getvalue())
+    if not content:
+        return None
+    told: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return told
+
+
 def _check_sums(checkpoint: Path) -> None:
     """Torch writes a checksum with each tensor, in the manner of zip files, and reads none."""
     with zipfile.ZipFile(checkpoint) as file:
@@ -143,16 +173,17 @@ def _check_sums(checkpoint: Path) -> None:
 
 
 @contextmanager
-def _closing(writer: Writer, display: Display) -> Iterator[Display]:
+def _closing(writer: Writer, display: Display | None, processes: Processes) -> Iterator[Display]:
     """Whatever happens, the display is put away and the run directory let go of."""
+    shown = display if display is not None and processes.first else Silent()
     try:
-        yield display
+        yield shown
     except DiskFullError as error:
         raise Failed(
             f"{error}. Make room, then go on with: bough train --resume {writer.run.folder}"
         ) from None
     finally:
-        display.close()
+        shown.close()
         writer.close()
 
 

@@ -6,11 +6,10 @@ stopped, or killed, goes on from its checkpoint to the same weights, bit for bit
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,14 @@ from bough.errors import UserError
 from bough.inference.device import device_of
 from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
-from bough.inference.torch_model import MultiTaskModel
+from bough.inference.torch_model import untrained_model
 from bough.model import pretrained
-from bough.model.network import Network, plan_of
+from bough.model.network import Network
+from bough.processes import ALONE, Processes
 from bough.recipe.recipe import Recipe
-from bough.runs import cost, model_facts, predictions
+from bough.runs import cost, model_facts, predictions, unchanged
 from bough.runs.console import Display, Moment
-from bough.runs.run_dir import Run, Writer
+from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import predict, score
 from bough.scoring.metrics import selected
 from bough.training.disk_cache import disk_limit
@@ -53,18 +53,25 @@ class Trainer:
     """One run from where it stands to its end."""
 
     def __init__(
-        self, recipe: Recipe, writer: Writer, display: Display, state: dict[str, Any] | None
+        self,
+        recipe: Recipe,
+        writer: Writer,
+        display: Display,
+        state: dict[str, Any] | None,
+        processes: Processes = ALONE,
     ):
         self.recipe = recipe
+        self.processes = processes
         self.writer = writer
         self.display = display
         self.state = state  # of the checkpoint to go on from, until that is done
-        self.device = device_of(recipe.device)
+        self.device = device_of(processes.device(recipe.device))
         self.data = Data.gather(recipe)
         self.model, notes = untrained_model(recipe, self.data)
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
         self.network = self.model.network.to(self.device)
+        processes.hand_out(self.network.state_dict().values())
         for note in [*self.data.notes(), *notes]:
             display.say(note)
         self.train = self._examples("train")
@@ -96,9 +103,13 @@ class Trainer:
         progress = Progress()
         if self.state is None:
             self.writer.rewind(0)
-            self._begin()
+            if self.processes.first:
+                self._begin()
         else:
-            self._check_unchanged()
+            unchanged.check(
+                self.writer.run, self.data, self.recipe.encoder, self.encoder_digests,
+                self.display.say, threads=torch.get_num_threads(), processes=self.processes.count,
+            )  # fmt: skip
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
@@ -107,6 +118,7 @@ class Trainer:
                 self._train(schedule, progress)
                 progress = progress.next_phase()
         self._finish(progress)
+        self.processes.wait()  # until all of it is written
 
     def _begin(self) -> None:
         # With the classes and the pooling that were found: they are the model's, whatever becomes
@@ -115,37 +127,10 @@ class Trainer:
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
         where = {**cost.environment(), "data": self.data.digests(), **self.encoder_digests}
+        where["processes"] = self.processes.count
         self.writer.write_json("environment.json", where)
         self.writer.run.model.mkdir(exist_ok=True)
         save_metadata(self.model, self.writer.run.model)
-
-    def _check_unchanged(self) -> None:
-        """Rows or tokens that changed since the run began would make it go on as neither run."""
-        run = self.writer.run
-        for name, split, source in changed_rows(run, self.data):
-            raise UserError(
-                f"{run.folder}: the {split} rows of task {name!r} ({source}) have changed since "
-                "the run began; put them back to resume it, or train anew"
-            )
-        before = run.environment
-        for part, digest in self.encoder_digests.items():
-            if before.get(part, digest) == digest:  # runs of before have none
-                continue
-            if part == "tokenizer":
-                raise UserError(
-                    f"{run.folder}: the tokenizer of encoder {self.recipe.encoder!r} is another "
-                    "than when the run began; put it back to resume it, or train anew"
-                )
-            self.display.say(
-                f"the weights of encoder {self.recipe.encoder!r} are others than when the run "
-                "began; it goes on with its own, from the checkpoint"
-            )
-        threads = torch.get_num_threads()
-        if before.get("threads", threads) != threads:
-            self.display.say(
-                f"the run began with {before['threads']} threads and goes on with {threads}: "
-                "results may differ in the last bits"
-            )
 
     def _train(self, schedule: PhaseSchedule, progress: Progress) -> None:
         """One phase, from where it stands to its end."""
@@ -169,18 +154,24 @@ class Trainer:
         few = {name: dev.sample(schedule.training.evaluate_rows) for name, dev in self.dev.items()}
         judged = self._with_states(self.network, few)
         weights = self.recipe.task_weights()
-        phase = Phase(schedule, progress, self.network, examples, weights, self.recipe.precision)
+        phase = Phase(
+            schedule, progress, self.network, examples, weights, self.recipe.precision,
+            self.processes,
+        )  # fmt: skip
         if self.state is not None:
             phase.restore(self.state)
             self.state = None
         while not phase.over:
-            self._log(phase, self._step(phase))
+            before = self.processes.exchanged
+            result = self._step(phase)
+            stop, due = self._asked(schedule.training.save_every)
+            self._log(phase, result, self.processes.exchanged - before)
             if phase.evaluation_due:
                 progress.over = self._evaluate(phase, judged)
                 self._checkpoint(phase)
-            elif self.stop or time.monotonic() - self.saved > schedule.training.save_every:
+            elif stop or due:
                 self._checkpoint(phase)
-            if self.stop:
+            if stop:
                 raise Stopped(
                     f"stopped after step {progress.total}; "
                     f"go on with: bough train --resume {self.writer.run.folder}"
@@ -191,9 +182,12 @@ class Trainer:
         states = States(network)
         if not (states.worth and self.recipe.training.keep_states):
             return examples
-        if states.fit(examples):
-            self._say_once("the trunk's fixed part is computed once for each text")
-            cached = states.of_all(examples)
+        with self.processes.first_ahead():
+            fit = states.fit(examples)
+            if fit:
+                self._say_once("the trunk's fixed part is computed once for each text")
+                cached = states.of_all(examples)
+        if fit:
             if states.cache.damaged:
                 self._say_once("kept states were damaged, and are computed anew")
             if all(source.first for source in cached.values()):
@@ -220,9 +214,16 @@ class Trainer:
                 f"Lower training.lr ({phase.training.lr:g}) and train anew"
             ) from None
 
-    def _log(self, phase: Phase, result: StepResult) -> None:
+    def _asked(self, save_every: float) -> tuple[bool, bool]:
+        """Whether any process was asked to stop, and whether the first finds it time to save."""
+        due = self.processes.first and time.monotonic() - self.saved > save_every
+        stop, saves = self.processes.sums([self.stop, due])
+        return stop > 0, saves > 0
+
+    def _log(self, phase: Phase, result: StepResult, exchanged: int) -> None:
         """Show the step; write a line where one is due, with the mean losses since the last."""
         progress, epochs = phase.progress, phase.epochs
+        progress.exchanged += exchanged
         means = {n: float(np.mean(v)) if v else math.nan for n, v in phase.losses.items()}
         passes = {name: sampler.passes for name, sampler in phase.samplers.items()}
         pace = result.tokens / progress.step_seconds[-1]
@@ -245,6 +246,8 @@ class Trainer:
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 3),
         }
+        if self.processes.count > 1:
+            entry["exchanged"] = exchanged
         if result.coefficients:
             entry["coefficients"] = result.coefficients
         if result.cosines is not None:
@@ -259,7 +262,9 @@ class Trainer:
         """Judge, keep the model if it is the best; whether to stop early."""
         progress, average = phase.progress, phase.stepper.average
         with nullcontext() if average is None else average.applied():
-            scores = score(self.tasks, judged, predict(self.network, judged))
+            answers = predict(self.network, judged, processes=self.processes)
+            scores = score(self.tasks, judged, answers) if self.processes.first else {}
+            scores = self._agreed(scores)
             select = self.recipe.training.select
             value = None if select == "last" else selected(scores, self.tasks, select)
             better = value is None or progress.best is None or value > progress.best
@@ -273,10 +278,20 @@ class Trainer:
         patience = phase.training.patience
         return patience is not None and progress.since_best >= patience
 
+    def _agreed(self, scores: dict[str, Any]) -> dict[str, Any]:
+        """The first process's, to the last bit: what is best, and when to stop, depends on them."""
+        if self.processes.count == 1:
+            return scores
+        told: dict[str, Any] = json.loads(
+            self.processes.hand_out_bytes(json.dumps(scores).encode())
+        )
+        return told
+
     def _finish(self, progress: Progress) -> None:
         """The best model once more on every split that has rows; then the run is done."""
-        best = load_torch(self.writer.run)
+        best = load_torch(self.writer.run) if self.processes.first else self.model
         best.network.to(self.device)
+        self.processes.hand_out(best.network.state_dict().values())
         if all(schedule.frozen for schedule in self.schedules):
             # What no phase let learn has the states that were kept for judging on the way.
             best.network.freeze_trunk()
@@ -285,7 +300,10 @@ class Trainer:
             examples = self.dev if split == "dev" else self._examples("test")
             if not examples:
                 continue
-            predicted = predict(best.network, self._with_states(best.network, examples))
+            cached = self._with_states(best.network, examples)
+            predicted = predict(best.network, cached, processes=self.processes)
+            if not self.processes.first:
+                continue
             labelled = {n: source for n, source in examples.items() if source.targets is not None}
             if labelled:
                 scores[split] = score(self.tasks, labelled, predicted, intervals=True)
@@ -293,6 +311,9 @@ class Trainer:
                 rows = self.data.rows[name][split]
                 table = predictions.table(self.tasks[name], rows, answers)
                 self.writer.write_csv(f"predictions/{name}-{split}.csv", *table)
+        most = self.processes.largest(torch.tensor(max(progress.memory, cost.peak_memory())))
+        if not self.processes.first:
+            return
         lengths = {name: float(source.lengths.mean()) for name, source in self.train.items()}
         self.network.unfreeze()
         spent = cost.of_run(
@@ -301,8 +322,11 @@ class Trainer:
             progress.step_seconds,
             progress.tokens,
             lengths,
-            progress.memory,
+            int(most),
         )
+        if self.processes.count > 1:
+            spent["processes"] = self.processes.count
+            spent["exchanged_bytes_per_step"] = progress.exchanged / progress.total
         self.writer.write_json("cost.json", spent)
         best.facts |= {
             "scores": scores,
@@ -347,36 +371,7 @@ class Trainer:
         if self.stop:
             raise KeyboardInterrupt
         self.stop = True
+        if self.processes.count > 1:  # perhaps because another one has failed: that is said then
+            return
         with suppress(RuntimeError):  # it came while a line was being written
             self.display.say("stopping after this step; the run can be resumed")
-
-
-def changed_rows(run: Run, data: Data) -> Iterator[tuple[str, str, str]]:
-    """The tasks and splits whose rows are not those of the run, and where the rows come from."""
-    before = run.environment.get("data", {})
-    for name, splits in data.digests().items():
-        for split, known in splits.items():
-            if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
-                yield name, split, data.rows[name][split].source
-
-
-def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
-    """The untrained model of a recipe, and what there is to say about its encoder."""
-    encoder = pretrained.load(recipe.encoder)
-    tasks = encoder.pooling.resolve(data.tasks)
-    plan = plan_of(recipe.plan, tasks, encoder.shape)
-    network = Network.pretrained(plan, tasks, encoder, recipe.training.seed)
-    longest = min(recipe.max_length, encoder.shape.longest)
-    notes = [] if tasks == data.tasks else [f"pooling: {encoder.pooling}"]
-    if plan.pooled and not encoder.weights("pooler"):
-        notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
-    if encoder.unused:
-        names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
-        notes.append(f"of the encoder, not used: {names} ({len(encoder.unused)} in all)")
-    # A model may be shown to others, who need not know the folders of this machine.
-    called = Path(encoder.source)
-    name = called.name if called.is_absolute() else encoder.source
-    facts = {"encoder": name, "saw_quora": encoder.saw_quora}
-    if encoder.pooling.name is not None:
-        facts["pooling"] = {**vars(encoder.pooling)}
-    return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes
