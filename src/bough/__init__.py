@@ -9,6 +9,7 @@ from bough.errors import UserError
 
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
+    from bough.inference.evaluation import Evaluation, evaluate
     from bough.inference.load import load
     from bough.inference.model import Answer, Model
     from bough.inference.torch_model import MultiTaskModel
@@ -20,19 +21,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "Answer", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
-    "compare", "load", "report", "resume", "train",
+    "Answer", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
+    "compare", "evaluate", "load", "report", "resume", "train",
 ]  # fmt: skip
 
 # Where the public names are defined; torch is loaded with the first that needs it.
 _DEFINED_IN = {
     "Answer": "inference.model.Answer",
+    "Evaluation": "inference.evaluation.Evaluation",
     "Model": "inference.model.Model",
     "MultiTaskModel": "inference.torch_model.MultiTaskModel",
     "Plan": "plan.plan.Plan",
     "Recipe": "recipe.recipe.Recipe",
     "Run": "runs.run_dir.Run",
     "compare": "comparison.compare.compare",
+    "evaluate": "inference.evaluation.evaluate",
     "load": "inference.load.load",
     "report": "reports.page.report",
     "resume": "training.train.resume",

@@ -32,5 +32,5 @@ def test_as_a_module() -> None:
 def test_help_offers_what_the_verb_takes(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert bough(verb, "--help") == 0
     shown = capsys.readouterr().out
-    assert "A run directory." in shown
-    assert "hub id" not in shown
+    assert "A run directory, a model folder, an ONNX folder or a hub id." in shown
+    assert "[FILE...]" in shown

@@ -87,3 +87,18 @@ def test_a_reader_that_goes_away(run: Run, tmp_path: Path) -> None:
     assert json.loads(told.stdout)["id"] == "A fine film."
     assert "Traceback" not in told.stderr
     assert "Exception" not in told.stderr
+
+
+def test_answers_below_a_probability_are_left_out(run: Run) -> None:
+    Path("in.txt").write_text("A fine film.\nTwo hours I will not get back.\n")
+    assert bough("predict", run.folder, "in.txt", "-o", "all.csv", "--abstain", "0") == 0
+    assert bough("predict", run.folder, "in.txt", "-o", "none.csv", "--abstain", "1") == 0
+    tables = []
+    for name in ("all.csv", "none.csv"):
+        with open(name, newline="") as found:
+            tables.append(list(csv.DictReader(found)))
+    for every, none in zip(*tables, strict=True):
+        assert every["sentiment"]
+        assert none["sentiment"] == ""
+        assert every["sentiment.score"] == none["sentiment.score"]
+    assert bough("predict", run.folder, "in.txt", "--abstain", "2") == 2

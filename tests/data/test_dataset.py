@@ -59,3 +59,16 @@ def test_rows_to_be_judged_on_that_repeat_others_are_noted(
     many = len(data.rows["sentiment"]["dev"])
     assert f"sentiment-dev.csv: 1 of {many} dev rows repeat the texts of others" in note
     assert data.digests()["sentiment"]["dev"]["repeated"] == 1
+
+
+def test_what_is_odd_about_the_rows_is_noticed(tiny_folder: Path, tmp_path: Path) -> None:
+    rows = folders.data(tmp_path / "rows")
+    file = rows / "sentiment-train.csv"
+    lines = file.read_text().splitlines()
+    dev = (rows / "sentiment-dev.csv").read_text().splitlines()[1:3]
+    file.write_text("\n".join([*lines, *dev, "So so.,netural"]) + "\n")
+    data = Data.gather(Recipe.read(folders.small(tiny_folder) | {"data": str(rows)}))
+    said = [note for note in data.noticed() if note.startswith("task 'sentiment'")]
+    assert "6 classes in 67 train rows" in said[0]
+    assert f"'netural' (one row, the first in line {len(lines) + 3}) is nearly 'neutral'" in said[1]
+    assert "2 of 16 dev rows have texts of train rows" in said[-1]

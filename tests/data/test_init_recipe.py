@@ -361,3 +361,14 @@ def test_a_file_called_id() -> None:
     """Answers have a column of that name."""
     write("id.csv", {"text": texts(60), "label": words(60, "a", "b")})
     assert list(Recipe.read(init(["id.csv"]).recipe).tasks) == ["id-task"]
+
+
+def test_init_says_the_classes_and_what_is_odd(tmp_path: Path) -> None:
+    moods = ["joy"] * 40 + ["fear"] * 30 + ["jooy"]
+    file = tmp_path / "mood.csv"
+    lines = [f"it is the text with number {n},{mood}" for n, mood in enumerate(moods)]
+    file.write_text("text,label\n" + "\n".join(lines) + "\n")
+    said = "\n".join(init([file], tmp_path / "recipe.yaml").lines())
+    assert "3 classes in " in said
+    assert "class 'jooy' (one row, the first in line " in said
+    assert "is nearly 'joy'" in said

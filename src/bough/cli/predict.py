@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bough.cli.arguments import ModelPath
+from bough.cli.arguments import ModelPath, SkipBad, TaskNames, TextColumns
 from bough.errors import UserError, shorten
 
 
@@ -19,18 +19,15 @@ def predict(
             metavar="[FILE|-]", help="Texts: .txt, .csv, .tsv, .jsonl, .parquet; - for stdin."
         ),
     ] = "-",
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="T", help="Only this task (repeatable).")
-    ] = None,
-    text: Annotated[
-        list[str] | None,
+    task: TaskNames = None,
+    text: TextColumns = None,
+    skip: SkipBad = False,
+    abstain: Annotated[
+        float,
         typer.Option(
-            "--text", metavar="COLUMN", help="A table's text, if not by its name (twice: a pair)."
+            metavar="P", min=0, max=1, help="Leave out labels whose probability is below P."
         ),
-    ] = None,
-    skip: Annotated[
-        bool, typer.Option("--skip", help="Leave out rows that cannot be read, and name them.")
-    ] = False,
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
     ] = None,
@@ -43,4 +40,5 @@ def predict(
     from bough.inference.input_files import Choice
     from bough.inference.predict_file import answer_file
 
-    answer_file(run, file, out, Choice(tuple(task or ()), tuple(text or ()), skip))
+    choice = Choice(tuple(task or ()), tuple(text or ()), skip, abstain=abstain)
+    answer_file(run, file, out, choice)

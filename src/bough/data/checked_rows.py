@@ -303,11 +303,12 @@ def _label_reader(task: Task) -> Callable[[Any], int | float]:
     """What turns a cell into a class index, or into a number within the range."""
     if task.kind == "classify":
         assert task.labels is not None
-        names = task.labels
-        index = {name: place for place, name in enumerate(names)}
+        names = task.label_values or task.labels
+        # A file may write a class by its name, too; what the recipe says of a value goes first.
+        index = {name: n for part in (task.labels, names) for n, name in enumerate(part)}
 
         def read_class(cell: Any) -> int:
-            if is_missing(cell, task.labels or ()):
+            if is_missing(cell, index):
                 raise _CellError(f"the label is empty; expected one of {listed(names)}")
             place = index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
             if place is None:

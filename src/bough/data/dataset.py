@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from bough.data import checked_rows
+from bough.data import audit, checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
 from bough.recipe.recipe import Recipe
@@ -47,6 +47,14 @@ class Data:
             ),
         ]
 
+    def noticed(self) -> list[str]:
+        """The classes with their counts, and what is odd about the rows, one sentence each."""
+        return [
+            f"task {name!r}: {note}"
+            for name, by_split in self.rows.items()
+            for note in audit.notes(self.tasks[name], by_split)
+        ]
+
     def digests(self) -> dict[str, dict[str, dict[str, Any]]]:
         """What the rows are known by: task -> split -> sizes and sha256."""
         return {
@@ -61,6 +69,15 @@ class Data:
             }
             for name, by_split in self.rows.items()
         }
+
+    def changed(
+        self, before: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    ) -> Iterator[tuple[str, str, str]]:
+        """The tasks and splits whose rows are others than these digests' were, and their source."""
+        for name, splits in self.digests().items():
+            for split, known in splits.items():
+                if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
+                    yield name, split, self.rows[name][split].source
 
     def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
         return {

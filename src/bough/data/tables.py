@@ -19,6 +19,7 @@ from bough.data import csv_reader
 from bough.errors import UserError, nearest, shorten
 from bough.recipe.labels import class_name
 from bough.recipe.sources import Hub, Record
+from bough.recipe.tasks import Task
 from bough.user_paths import check_name, place, unreadable
 
 PART = 1024  # rows of a file that are taken apart at a time
@@ -60,6 +61,12 @@ class Table:
     broken: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what was assumed
     classes: tuple[str, ...] | None = None  # class names the source itself declares
+
+
+def wanted_of(tasks: Iterable[Task]) -> Wanted:
+    """All columns that some of the tasks read."""
+    names = dict.fromkeys(name for task in tasks for name in (*task.columns, task.label))
+    return Wanted(tuple(names), "", False)
 
 
 def open_table(

@@ -42,6 +42,8 @@ class Choice:
     tasks: tuple[str, ...] = ()  # none: all that fit
     text: tuple[str, ...] = ()  # a table's column, or two; none: those of the tasks
     skip: bool = False  # leave out what cannot be read
+    label: str = ""  # a table's column, to judge by; none: those of the tasks
+    abstain: float = 0.0  # a label of a smaller probability is left out
 
     def check(self, model: Model) -> None:
         model.chosen(self.tasks or None)
@@ -182,13 +184,13 @@ def _line(model: Model, raw: bytes, number: int, choice: Choice) -> Row:
 def table(model: Model, file: str, choice: Choice) -> Inputs:
     """Every row is looked at before the first is answered, as those of a text file."""
     path = place(file, Path.cwd())
-    readers = _readers(model, choice)
-    columns = tuple(dict.fromkeys(c for task in readers.values() for c in task.columns))
+    able = readers(model, choice)
+    columns = tuple(dict.fromkeys(c for task in able.values() for c in task.columns))
     for part in parts(path, Wanted(columns, "", False)):
         there, notes = part.names, part.notes  # all of them with the last part
     for note in notes:
         print(note, file=sys.stderr)
-    asked = readers if choice.tasks or choice.text else _fitting(readers, file, there)
+    asked = able if choice.tasks or choice.text else fitting(able, file, there)
     wanted = Wanted(tuple(c for c in columns if c in there), "", False)
     total = sum(1 for _ in _rows(asked, path, wanted, choice, LeftOut()))
     if not total:
@@ -198,18 +200,20 @@ def table(model: Model, file: str, choice: Choice) -> Inputs:
     return Inputs(again, left_out, tuple(asked), total)
 
 
-def _readers(model: Model, choice: Choice) -> dict[str, Task]:
+def readers(model: Model, choice: Choice) -> dict[str, Task]:
     """The tasks that may answer, each with the columns it is to read."""
     chosen = dict.fromkeys(choice.tasks or model.tasks)
+    label = {"label": choice.label} if choice.label else {}
     if not choice.text:
-        return {name: model.tasks[name] for name in chosen}
+        return {name: model.tasks[name].model_copy(update=label) for name in chosen}
     text = choice.text[0] if len(choice.text) == 1 else choice.text
     fit = [name for name in chosen if model.tasks[name].paired == (len(choice.text) == 2)]
     if not fit or (choice.tasks and len(fit) < len(chosen)):
         wrong = next(name for name in chosen if name not in fit)
         what = "a pair: name two columns" if model.tasks[wrong].paired else "one text: name one"
         raise UserError(f"--text {', '.join(choice.text)}: task {wrong!r} judges {what}")
-    return {name: model.tasks[name].model_copy(update={"text": text}) for name in fit}
+    changed = {"text": text, **label}
+    return {name: model.tasks[name].model_copy(update=changed) for name in fit}
 
 
 def _rows(
@@ -231,13 +235,20 @@ def _rows(
         yield from (out[line] for line in sorted(out))
 
 
-def _fitting(readers: Mapping[str, Task], file: str, there: Sequence[str]) -> dict[str, Task]:
-    """The tasks whose text columns the file has."""
-    asked = {name: task for name, task in readers.items() if set(task.columns) <= set(there)}
+def fitting(
+    able: Mapping[str, Task], file: str, there: Sequence[str], labels: bool = False
+) -> dict[str, Task]:
+    """The tasks whose text columns, and with `labels` whose label's, the file has."""
+
+    def needed(task: Task) -> tuple[str, ...]:
+        return (*task.columns, task.label) if labels else task.columns
+
+    asked = {name: task for name, task in able.items() if set(needed(task)) <= set(there)}
     if not asked:
-        each = "; ".join(f"{n}: {', '.join(t.columns)}" for n, t in readers.items())
+        each = "; ".join(f"{name}: {', '.join(needed(task))}" for name, task in able.items())
+        what, hint = (" and label", " and --label COLUMN") if labels else ("", "")
         raise UserError(
-            f"{file}: has the text columns of no task; expected {each}; or say which to read with "
-            "--text COLUMN"
+            f"{file}: has the text{what} columns of no task; expected {each}; or say which to read "
+            f"with --text COLUMN{hint}"
         )
     return asked

@@ -43,15 +43,15 @@ def answer_file(
     model = load(source)
     choice.check(model)
     if Path(file).suffix.lower() in TABLES:
-        _answer(model, table(model, file, choice), target)
+        _answer(model, table(model, file, choice), target, choice.abstain)
         return
     if choice.text:
         raise UserError(f"--text is for the columns of a table; {file} has lines")
     if file == "-" and target is None:
-        _answer(model, lines_as_written(model, choice), None)
+        _answer(model, lines_as_written(model, choice), None, choice.abstain)
         return
     with text_file(model, file, choice) as rows:
-        _answer(model, rows, target)
+        _answer(model, rows, target, choice.abstain)
 
 
 def _target(out: Path, file: str) -> Path:
@@ -68,8 +68,8 @@ def _target(out: Path, file: str) -> Path:
     return out
 
 
-def _answer(model: Model, asked: Inputs, target: Path | None) -> None:
-    answered = progress(answers(model, asked.rows), asked.total, "answering")
+def _answer(model: Model, asked: Inputs, target: Path | None, abstain: float) -> None:
+    answered = progress(answers(model, asked.rows, abstain), asked.total, "answering")
     if target is None:
         try:
             _, cut = _write(answered, _JSONL(sys.stdout))
@@ -97,7 +97,9 @@ def _write(rows: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV)
     return count, cut
 
 
-def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, dict[str, Answer]]]:
+def answers(
+    model: Model, asked: Iterable[Row | None], abstain: float = 0
+) -> Iterator[tuple[str, dict[str, Answer]]]:
     """Each row's answers; a text that several tasks ask about is encoded once."""
     waiting: deque[Row] = deque()  # rows whose texts the model has taken and not yet answered
 
@@ -120,7 +122,7 @@ def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, di
             if not answer.finite:
                 sentence = f"task {task!r} answers {answer.number}; train the model again"
                 raise UserError(f"{row.where}: {sentence}")
-        yield row.label, {task: merged[task] for task in row.texts}
+        yield row.label, {task: merged[task].unless_below(abstain) for task in row.texts}
 
 
 # --- what is written -----------------------------------------------------------------------------

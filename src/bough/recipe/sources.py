@@ -6,9 +6,18 @@ from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
 
-from bough.errors import nearest, shorten
+from bough.errors import UserError, nearest, shorten
 from bough.recipe.labels import Classes
 
 
@@ -115,3 +124,13 @@ Source = Annotated[
     Discriminator(_source_form),
     BeforeValidator(_source),
 ]
+
+
+def as_source(value: object, called: str) -> Source:
+    """Rows that were given outside a recipe, as one would take them; a UserError if it is none."""
+    try:
+        source: Source = TypeAdapter(Source).validate_python(value)
+    except ValidationError as fault:
+        reason = fault.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UserError(f"{called}: {reason} (found {shorten(value)})") from None
+    return source

@@ -69,8 +69,7 @@ def of_part(facts: Facts, tasks: Mapping[str, Task], parameters: int) -> dict[st
     if "scores" in facts:
         scores = facts["scores"].items()
         changed["scores"] = {split: {"tasks": kept(judged["tasks"])} for split, judged in scores}
-    if "data" in facts:
-        changed["data"] = kept(facts["data"])
+    changed |= {key: kept(facts[key]) for key in ("data", "calibration") if key in facts}
     if facts.get("cost"):  # the time and the memory were spent on all tasks together
         changed["cost"] = {"parameters": parameters, "bytes_to_serve": 4 * parameters}
     rest = {key: value for key, value in facts.items() if key != "sha256"}  # of all weights

@@ -1,27 +1,23 @@
-"""A run from outside: started, gone on with, and judged once more."""
+"""A run from outside: started, and gone on with."""
 
 from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.files import DiskFullError
-from bough.inference.load import load_torch
 from bough.plan.encoder_pooling import BEFORE_AUTO
 from bough.recipe.recipe import Recipe
-from bough.recipe.tasks import SPLITS
-from bough.runs.console import Display, Silent, progress
+from bough.runs.console import Display, Silent
 from bough.runs.run_dir import Run, Writer
-from bough.scoring.evaluate import predict, score
-from bough.training.trainer import FORM, Failed, Trainer, changed_rows
+from bough.training.trainer import FORM, Failed, Trainer
 
 
 def train(
@@ -78,33 +74,6 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
         with _threads(recipe.threads):
             Trainer(recipe, writer, shown, _state(run)).run()
     return run
-
-
-def judge(
-    folder: str | os.PathLike[str], split: str, say: Callable[[str], None] = lambda text: None
-) -> dict[str, Any]:
-    """Scores of a run's best model on one of its recipe's splits, with intervals.
-
-    Rows that are not those of the run are judged on, too; `say` is told.
-    """
-    run = Run.open(folder)
-    if split not in SPLITS:
-        raise UserError(f"--split {split!r}: expected {', '.join(SPLITS)}")
-    data = Data.gather(Recipe.read(run.recipe_file), [split])
-    for name, _, source in changed_rows(run, data):
-        say(
-            f"the {split} rows of task {name!r} ({source}) are not those that the run was judged "
-            "on: its scores are of other rows than these"
-        )
-    model = load_torch(run)
-    every = data.examples(split, model.tokenizer, model.longest)
-    examples = {name: source for name, source in every.items() if source.targets is not None}
-    if not examples:
-        raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
-    predicted = predict(
-        model.network, examples, lambda passes: progress(passes, len(passes), "judging")
-    )
-    return score(model.tasks, examples, predicted, intervals=True)
 
 
 def new_folder(recipe: object) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,13 @@ from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
 from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
+from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, model_facts, predictions
 from bough.runs.console import Display, Moment
-from bough.runs.run_dir import Run, Writer
-from bough.scoring.evaluate import predict, score
+from bough.runs.run_dir import Writer
+from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import selected
 from bough.training.disk_cache import disk_limit
 from bough.training.frozen_states import States
@@ -38,6 +39,7 @@ from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.step import NotFiniteError, StepResult
 
 FORM = 1  # of a checkpoint; one of another form is refused
+EXPLODED = 3  # times what knowing nothing costs: no loss that learns comes there
 SPARSE = 0.5  # passes over all the rows, below which keeping states is not worth its pass
 
 
@@ -65,7 +67,7 @@ class Trainer:
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
         self.network = self.model.network.to(self.device)
-        for note in [*self.data.notes(), *notes]:
+        for note in [*self.data.notes(), *self.data.noticed(), *notes]:
             display.say(note)
         self.train = self._examples("train")
         self.dev = self._examples("dev")
@@ -122,7 +124,7 @@ class Trainer:
     def _check_unchanged(self) -> None:
         """Rows or tokens that changed since the run began would make it go on as neither run."""
         run = self.writer.run
-        for name, split, source in changed_rows(run, self.data):
+        for name, split, source in self.data.changed(run.environment.get("data", {})):
             raise UserError(
                 f"{run.folder}: the {split} rows of task {name!r} ({source}) have changed since "
                 "the run began; put them back to resume it, or train anew"
@@ -251,7 +253,17 @@ class Trainer:
             entry["cosines"] = result.cosines
         self.writer.log(entry)
         self.display.log(entry)
+        self._watch(entry["loss"], phase.training.lr)
         phase.losses = {name: [] for name in phase.losses}
+
+    def _watch(self, losses: Mapping[str, float], lr: float) -> None:
+        """Say once when a task's loss is far above what knowing nothing costs."""
+        for name, now in losses.items():
+            if now > EXPLODED * ignorant_loss(self.tasks[name]):
+                self._say_once(
+                    f"the loss of task {name!r} is far above what knowing nothing costs: the "
+                    f"learning rate is too high; stop, and lower training.lr ({lr:g})"
+                )
 
     # Judging.
 
@@ -286,6 +298,8 @@ class Trainer:
             if not examples:
                 continue
             predicted = predict(best.network, self._with_states(best.network, examples))
+            if split == "dev":
+                best.facts["calibration"] = calibrate(best.tasks, examples, predicted)
             labelled = {n: source for n, source in examples.items() if source.targets is not None}
             if labelled:
                 scores[split] = score(self.tasks, labelled, predicted, intervals=True)
@@ -349,15 +363,6 @@ class Trainer:
         self.stop = True
         with suppress(RuntimeError):  # it came while a line was being written
             self.display.say("stopping after this step; the run can be resumed")
-
-
-def changed_rows(run: Run, data: Data) -> Iterator[tuple[str, str, str]]:
-    """The tasks and splits whose rows are not those of the run, and where the rows come from."""
-    before = run.environment.get("data", {})
-    for name, splits in data.digests().items():
-        for split, known in splits.items():
-            if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
-                yield name, split, data.rows[name][split].source
 
 
 def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
