@@ -9,6 +9,7 @@ from bough.errors import UserError
 
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
+    from bough.inference.answer_columns import columns
     from bough.inference.evaluation import Evaluation, evaluate
     from bough.inference.load import load
     from bough.inference.model import Answer, Model
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 __all__ = [
     "Answer", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
-    "compare", "evaluate", "load", "report", "resume", "train",
+    "columns", "compare", "evaluate", "load", "report", "resume", "train",
 ]  # fmt: skip
 
 # Where the public names are defined; torch is loaded with the first that needs it.
@@ -34,6 +35,7 @@ _DEFINED_IN = {
     "Plan": "plan.plan.Plan",
     "Recipe": "recipe.recipe.Recipe",
     "Run": "runs.run_dir.Run",
+    "columns": "inference.answer_columns.columns",
     "compare": "comparison.compare.compare",
     "evaluate": "inference.evaluation.evaluate",
     "load": "inference.load.load",

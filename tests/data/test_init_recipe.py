@@ -372,3 +372,13 @@ def test_init_says_the_classes_and_what_is_odd(tmp_path: Path) -> None:
     assert "3 classes in " in said
     assert "class 'jooy' (one row, the first in line " in said
     assert "is nearly 'joy'" in said
+
+
+def test_lines_of_text_are_no_table(tmp_path: Path) -> None:
+    file = tmp_path / "reviews.txt"
+    file.write_text("A fine film, and a warm one.\nTwo hours I will not get back.\n" * 20)
+    with pytest.raises(UserError, match=r"plain lines of text have no labels to learn from"):
+        init([file], tmp_path / "recipe.yaml")
+    rows = "".join(f"this is the text number {n}\t{n % 2}\n" for n in range(40))
+    file.write_text("text\tlabel\n" + rows)
+    assert init([file], tmp_path / "recipe.yaml").tasks[0].name == "reviews"

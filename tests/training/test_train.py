@@ -175,3 +175,16 @@ def test_a_run_from_before_goes_on_with_the_pooler(tiny_folder: Path, tmp_path: 
     folders.sentence_encoder(folder, {"pooling_mode_mean_tokens": True})
     again = bough.resume(run.folder)
     assert (again.model / "model.safetensors").read_bytes() == weights
+
+
+def test_progress_is_shown_on_request(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = folders.small(tiny_folder, ("sentiment",), **FEW)
+    train(recipe, tmp_path / "quiet")
+    assert capsys.readouterr().err == ""
+    train(recipe, tmp_path / "told", progress=True)
+    assert "step 4/4" in capsys.readouterr().err
+    with pytest.raises(UserError, match="has a run already") as caught:
+        train(recipe, tmp_path / "told")
+    assert " -" not in str(caught.value), "a caller in Python has no options"

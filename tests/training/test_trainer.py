@@ -412,3 +412,16 @@ def test_classes_are_called_by_their_names(tiny_folder: Path, tmp_path: Path) ->
     write_checkpoint(model, tmp_path / "out", "sentiment")
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["id2label"] == {"0": "praise", "1": "blame"}
+
+
+def test_a_mistyped_plan_is_said_before_the_data_is_read(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object) -> None:
+        raise AssertionError("the data is read")
+
+    monkeypatch.setattr(Data, "gather", read)
+    with pytest.raises(UserError, match="the nearest plan that works"):
+        train(folders.small(tiny_folder, plan="splat@1"), tmp_path / "run")
+    with pytest.raises(AssertionError, match="the data is read"):
+        train(folders.small(tiny_folder, plan="split@1"), tmp_path / "run")

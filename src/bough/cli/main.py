@@ -34,6 +34,8 @@ def main() -> None:
         if error.strerror is None:
             raise
         fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1)
+    finally:  # while Python ends, nothing of ours would catch what the signal raises
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _version(asked: bool) -> None:

@@ -28,6 +28,9 @@ def predict(
             metavar="P", min=0, max=1, help="Leave out labels whose probability is below P."
         ),
     ] = 0,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Carry a table's other columns along.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
     ] = None,
@@ -40,5 +43,5 @@ def predict(
     from bough.inference.input_files import Choice
     from bough.inference.predict_file import answer_file
 
-    choice = Choice(tuple(task or ()), tuple(text or ()), skip, abstain=abstain)
+    choice = Choice(tuple(task or ()), tuple(text or ()), skip, abstain=abstain, keep=keep)
     answer_file(run, file, out, choice)

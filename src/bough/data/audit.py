@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from bough.data.checked_rows import Rows
 from bough.errors import listed
@@ -28,7 +29,7 @@ def class_counts(task: Task, rows: Rows) -> str:
     return ", ".join(named)
 
 
-def notes(task: Task, rows: Mapping[str, Rows]) -> Iterator[str]:
+def notes(task: Task, rows: Mapping[Any, Rows]) -> Iterator[str]:
     """All that there is to say about a task's rows, a sentence each."""
     train = rows.get("train")
     if train is None:
@@ -42,7 +43,7 @@ def notes(task: Task, rows: Mapping[str, Rows]) -> Iterator[str]:
             yield doubt
 
 
-def class_doubts(task: Task, rows: Mapping[str, Rows]) -> Iterator[str]:
+def class_doubts(task: Task, rows: Mapping[Any, Rows]) -> Iterator[str]:
     """Classes that are missing, have one row, or look like another's name misspelt."""
     train = rows["train"]
     counts = _counted(task, train)

@@ -11,8 +11,9 @@ from tokenizers import Tokenizer
 from bough.data import audit, checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
+from bough.data.tables import check_extra
 from bough.recipe.recipe import Recipe
-from bough.recipe.tasks import Task
+from bough.recipe.tasks import SPLITS, Task
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Data:
 
     @classmethod
     def gather(cls, recipe: Recipe, splits: Sequence[Any] | None = None) -> Data:
+        for task in recipe.tasks.values():
+            for split in SPLITS if splits is None else splits:
+                check_extra(getattr(task, split))
         tasks, gathered = {}, {}
         for name, task in recipe.tasks.items():
             tasks[name], by_split = checked_rows.load(
@@ -35,7 +39,14 @@ class Data:
     def notes(self) -> list[str]:
         """What was skipped or assumed, one sentence each."""
         every = [part for by_split in self.rows.values() for part in by_split.values()]
+        limited = [
+            f"{name} {split} {len(part):,} of {len(part) + part.unused:,}"
+            for name, by_split in self.rows.items()
+            for split, part in by_split.items()
+            if part.unused
+        ]
         return [
+            *([f"of the rows, as `limit` says: {', '.join(limited)}"] if limited else []),
             *(part.report() for part in every if part.skipped),
             *(note for part in every for note in part.notes),
             *(

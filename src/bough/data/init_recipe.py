@@ -90,7 +90,16 @@ def init(
         for label in labels or (None,):
             full_name = f"{name}-{label}" if len(labels) > 1 else name
             unique = _unique(full_name, [task.name for task in drafted])
-            drafted.append(_draft(unique, splits, out, text, label, len(labels) > 1))
+            try:
+                drafted.append(_draft(unique, splits, out, text, label, len(labels) > 1))
+            except UserError as error:
+                plain = [str(file) for file in splits.values() if file.suffix.lower() == ".txt"]
+                if not plain:
+                    raise
+                raise UserError(
+                    f"{error}; {plain[0]} was read as a table with a line of column names: plain "
+                    "lines of text have no labels to learn from"
+                ) from None
     every = {path: content for task in drafted for path, content in task.new.items()}
     new = {path: content for path, content in every.items() if not path.exists()}
     new[out] = _recipe(out, drafted, files)

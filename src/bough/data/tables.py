@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,15 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's
     ".json": _json_lines,
     ".parquet": _parquet,
 }
+
+
+def check_extra(source: object) -> None:
+    """Say that a package is missing before anything is read."""
+    if isinstance(source, Hub) and find_spec("datasets") is None:
+        raise _needs_hub_extra(f"{source.hub} is a hub set")
+    parquet = isinstance(source, str) and source.lower().endswith(".parquet")
+    if parquet and find_spec("pyarrow") is None:
+        raise _needs_hub_extra(f"{source} is a Parquet file")
 
 
 def _needs_hub_extra(what: str) -> UserError:

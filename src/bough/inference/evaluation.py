@@ -131,7 +131,7 @@ def _of_run(
     if isinstance(source, Model):
         raise UserError("a model has no rows of its own; give the rows to judge it by")
     if split not in SPLITS:
-        raise UserError(f"--split {split!r}: expected {', '.join(SPLITS)}")
+        raise UserError(f"split {split!r}: expected {', '.join(SPLITS)}")
     run = source if isinstance(source, Run) else _run(source)
     model = load(run)
     choice.check(model)

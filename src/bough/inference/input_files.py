@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -33,6 +33,7 @@ class Row(NamedTuple):
     label: str  # what names the row in the answers
     texts: dict[str, Text]  # each task's
     where: str = ""  # the file and the line
+    kept: Mapping[str, Any] = {}  # the row's other columns, where these are to be carried along
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Choice:
     skip: bool = False  # leave out what cannot be read
     label: str = ""  # a table's column, to judge by; none: those of the tasks
     abstain: float = 0.0  # a label of a smaller probability is left out
+    keep: bool = False  # carry a table's other columns along
 
     def check(self, model: Model) -> None:
         model.chosen(self.tasks or None)
@@ -79,6 +81,7 @@ class Inputs:
     left_out: LeftOut  # as far as the rows were walked through
     tasks: tuple[str, ...] = ()  # all that some row asks for; none: not known beforehand
     total: int | None = None
+    kept: tuple[str, ...] = ()  # a table's columns that are carried along
 
 
 # --- lines of text -------------------------------------------------------------------------------
@@ -154,7 +157,7 @@ def _lines(
             yield _line(model, raw, number, choice)._replace(where=f"{name}, line {number}")
         except UserError as error:
             if not choice.skip:
-                raise UserError(f"{name}, {error}; mend or remove the line") from None
+                raise UserError(f"{name}, {error}; fix or remove the line") from None
             left_out.add(str(error))
     if not number:
         raise UserError(f"{name}: there is no text in it")
@@ -192,12 +195,26 @@ def table(model: Model, file: str, choice: Choice) -> Inputs:
         print(note, file=sys.stderr)
     asked = able if choice.tasks or choice.text else fitting(able, file, there)
     wanted = Wanted(tuple(c for c in columns if c in there), "", False)
+    kept = _kept(file, there, asked) if choice.keep else ()
     total = sum(1 for _ in _rows(asked, path, wanted, choice, LeftOut()))
     if not total:
         raise UserError(f"{file}: no row of it can be read")
     left_out = LeftOut()
-    again = _rows(asked, path, wanted, choice, left_out)
-    return Inputs(again, left_out, tuple(asked), total)
+    wanted = replace(wanted, texts=tuple(dict.fromkeys((*wanted.texts, *kept))))
+    again = _rows(asked, path, wanted, choice, left_out, kept)
+    return Inputs(again, left_out, tuple(asked), total, kept)
+
+
+def _kept(file: str, there: Sequence[str], asked: Iterable[str]) -> tuple[str, ...]:
+    """The table's columns, if no answer's is called the same."""
+    for task in asked:
+        for name in (task, f"{task}.score"):
+            if name in there:
+                raise UserError(
+                    f"{file}: has a column {name!r}, as the answers have; rename it, or leave "
+                    "--keep out"
+                )
+    return tuple(name for name in dict.fromkeys(there) if name and name != "id")
 
 
 def readers(model: Model, choice: Choice) -> dict[str, Task]:
@@ -217,18 +234,25 @@ def readers(model: Model, choice: Choice) -> dict[str, Task]:
 
 
 def _rows(
-    asked: Mapping[str, Task], path: Path, wanted: Wanted, choice: Choice, left_out: LeftOut
+    asked: Mapping[str, Task],
+    path: Path,
+    wanted: Wanted,
+    choice: Choice,
+    left_out: LeftOut,
+    kept: Sequence[str] = (),
 ) -> Iterator[Row]:
     policy: checked_rows.Policy = "skip" if choice.skip else "error"
     for part in parts(path, wanted):
         out: dict[int, Row] = {}
         faults: dict[int, str] = {}
+        others = {name: dict(zip(part.lines, part.columns[name], strict=True)) for name in kept}
         for name, task in asked.items():
             checked = checked_rows.check(name, task, part, policy=policy, use="ignored")
             for bad in checked.skipped:
                 faults.setdefault(bad.line, checked_rows.named(bad, part.unit))
             for line, label, texts in zip(checked.lines, checked.ids, checked.texts, strict=True):
-                row = out.setdefault(line, Row(label, {}, f"{path}, {part.unit} {line}"))
+                more = {column: cells[line] for column, cells in others.items()}
+                row = out.setdefault(line, Row(label, {}, f"{path}, {part.unit} {line}", more))
                 row.texts[name] = text_of(texts)
         for line in sorted(faults.keys() - out.keys()):
             left_out.add(faults[line])
@@ -246,9 +270,8 @@ def fitting(
     asked = {name: task for name, task in able.items() if set(needed(task)) <= set(there)}
     if not asked:
         each = "; ".join(f"{name}: {', '.join(needed(task))}" for name, task in able.items())
-        what, hint = (" and label", " and --label COLUMN") if labels else ("", "")
-        raise UserError(
-            f"{file}: has the text{what} columns of no task; expected {each}; or say which to read "
-            f"with --text COLUMN{hint}"
-        )
+        what, how = ("text", "or say which to read with --text COLUMN")
+        if labels:  # asked for from Python, too
+            what, how = ("text and label", "or name those to read, by `text` and `label`")
+        raise UserError(f"{file}: has the {what} columns of no task; expected {each}; {how}")
     return asked

@@ -107,7 +107,7 @@ def _parts(text: object, number: int) -> tuple[str, ...]:
         "".join(words).encode()
     except UnicodeEncodeError as fault:
         half = f"\\u{ord(fault.object[fault.start]):04x}"
-        raise UserError(f"text {number + 1}: {half} is half a character; mend the text") from None
+        raise UserError(f"text {number + 1}: {half} is half a character; fix the text") from None
     return words
 
 

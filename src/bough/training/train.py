@@ -15,7 +15,7 @@ from bough.errors import UserError
 from bough.files import DiskFullError
 from bough.plan.encoder_pooling import BEFORE_AUTO
 from bough.recipe.recipe import Recipe
-from bough.runs.console import Display, Silent
+from bough.runs.console import Display, Silent, for_terminal
 from bough.runs.run_dir import Run, Writer
 from bough.training.trainer import FORM, Failed, Trainer
 
@@ -25,6 +25,8 @@ def train(
     out: str | os.PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     display: Display | None = None,
+    *,
+    progress: bool = False,
 ) -> Run:
     """Train what a recipe says.
 
@@ -33,6 +35,7 @@ def train(
         out: The run's directory; else `runs/RECIPE'S-NAME`.
         overrides: Settings `a.b=c`, as those of `bough train --set`.
         display: What is told of every step; nothing by default.
+        progress: Show how it goes, as `bough train` does; in a notebook below the cell.
 
     Returns:
         The finished run; `bough.load` opens its model.
@@ -47,17 +50,21 @@ def train(
     """
     resolved = Recipe.read(recipe, overrides).anchored()
     writer = Writer.start(Path(out).expanduser() if out is not None else new_folder(recipe))
-    with _closing(writer, display or Silent()) as shown, _threads(resolved.threads):
+    watched = display or (for_terminal() if progress else Silent())
+    with _closing(writer, watched) as shown, _threads(resolved.threads):
         Trainer(resolved, writer, shown, None).run()
     return writer.run
 
 
-def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Run:
+def resume(
+    folder: str | os.PathLike[str], display: Display | None = None, *, progress: bool = False
+) -> Run:
     """Go on with a run that was stopped or killed, as if nothing had happened.
 
     Args:
         folder: The run's directory.
         display: What is told of every step; nothing by default.
+        progress: Show how it goes, as `bough train` does; in a notebook below the cell.
 
     Example:
         >>> bough.resume("runs/stopped").finished
@@ -67,7 +74,7 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
     if run.finished:
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
     writer = Writer.resume(run.folder)
-    with _closing(writer, display or Silent()) as shown:
+    with _closing(writer, display or (for_terminal() if progress else Silent())) as shown:
         recipe = Recipe.read(run.recipe_file)
         tasks = BEFORE_AUTO.resolve(recipe.tasks)
         recipe = recipe.model_copy(update={"tasks": tasks})

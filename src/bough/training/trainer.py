@@ -28,7 +28,7 @@ from bough.model import pretrained
 from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
-from bough.runs import cost, model_facts, predictions
+from bough.runs import cost, memory_rows, model_facts, predictions
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import calibrate, predict, score
@@ -62,8 +62,11 @@ class Trainer:
         self.display = display
         self.state = state  # of the checkpoint to go on from, until that is done
         self.device = device_of(recipe.device)
+        encoder = pretrained.load(recipe.encoder)
+        # Reading the data may take long: what is wrong with the plan is said before.
+        plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
         self.data = Data.gather(recipe)
-        self.model, notes = untrained_model(recipe, self.data)
+        self.model, notes = untrained_model(recipe, self.data, encoder)
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
         self.network = self.model.network.to(self.device)
@@ -113,7 +116,9 @@ class Trainer:
     def _begin(self) -> None:
         # With the classes and the pooling that were found: they are the model's, whatever becomes
         # of the files.
-        resolved = self.recipe.model_copy(update={"tasks": self.tasks})
+        resolved, files = memory_rows.stored(self.recipe, self.tasks)
+        for name, content in files.items():
+            self.writer.write(name, content)
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
         where = {**cost.environment(), "data": self.data.digests(), **self.encoder_digests}
@@ -234,7 +239,7 @@ class Trainer:
         )
         if not phase.logging_due and result.cosines is None:
             return
-        entry = {
+        entry: dict[str, Any] = {
             "step": progress.total,
             "phase": progress.phase,
             "epoch": round(epochs, 4),
@@ -365,9 +370,11 @@ class Trainer:
             self.display.say("stopping after this step; the run can be resumed")
 
 
-def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
+def untrained_model(
+    recipe: Recipe, data: Data, encoder: pretrained.Encoder | None = None
+) -> tuple[MultiTaskModel, list[str]]:
     """The untrained model of a recipe, and what there is to say about its encoder."""
-    encoder = pretrained.load(recipe.encoder)
+    encoder = encoder or pretrained.load(recipe.encoder)
     tasks = encoder.pooling.resolve(data.tasks)
     plan = plan_of(recipe.plan, tasks, encoder.shape)
     network = Network.pretrained(plan, tasks, encoder, recipe.training.seed)
