@@ -128,7 +128,7 @@ def _rows(file: Path, columns: tuple[str, ...]) -> list[tuple[str, Any]]:
         for row in reader:
             texts = tuple((row[column] or "").strip() for column in columns)
             if not row["id"] or not all(texts):
-                raise bough.UserError(f"{file} line {reader.line_num}: a cell is empty; mend it")
+                raise bough.UserError(f"{file} line {reader.line_num}: a cell is empty; fix it")
             rows.append((row["id"], texts if len(texts) == 2 else texts[0]))
     return rows
 

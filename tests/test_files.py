@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,25 @@ def test_words_of_torch_for_a_full_disk_are_seen_through(tmp_path: Path) -> None
     with pytest.raises(RuntimeError, match="unexpected pos"):
         write_atomically(tmp_path / "file", fails)
     assert not os.listdir(tmp_path)
+
+
+def test_a_limit_on_sizes_names_the_file(tmp_path: Path) -> None:
+    """In a process of its own, as such a limit is for good."""
+    code = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from bough.files import write_atomically\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "try:\n"
+        "    write_atomically(Path(sys.argv[1]), bytes(1_000_000))\n"
+        "except OSError as error:\n"
+        "    print(f'{error.filename}: {error.strerror}')\n"
+    )
+    file = tmp_path / "large.bin"
+    file.write_bytes(b"old")
+    command = [sys.executable, "-c", code, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{file}: larger (")
+    assert "than a file may be here (ulimit -f)" in done.stdout
+    assert file.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["large.bin"]

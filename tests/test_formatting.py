@@ -24,3 +24,8 @@ def test_numbers_with_a_sign() -> None:
     assert formatting.chance(0.02, 2) == ".020"
     assert formatting.size(90_863_644) == "86.7 MiB"
     assert formatting.seconds(0.121) == "121 ms"
+
+
+def test_durations_are_told_as_people_do() -> None:
+    told = [formatting.duration(s) for s in (5, 100, 7500)]
+    assert told == ["5 s", "2 min", "2 h 5 min"]

@@ -10,6 +10,8 @@ from bough.machine_limits import sleep_when_idle
 
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
+    from bough.inference.answer_columns import columns
+    from bough.inference.evaluation import Evaluation, evaluate
     from bough.inference.load import load
     from bough.inference.model import Answer, Model
     from bough.inference.torch_model import MultiTaskModel
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "Answer", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
-    "compare", "load", "report", "resume", "train",
+    "Answer", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
+    "columns", "compare", "evaluate", "load", "report", "resume", "train",
 ]  # fmt: skip
 
 sleep_when_idle()  # before torch is loaded
@@ -30,12 +32,15 @@ sleep_when_idle()  # before torch is loaded
 # Where the public names are defined; torch is loaded with the first that needs it.
 _DEFINED_IN = {
     "Answer": "inference.model.Answer",
+    "Evaluation": "inference.evaluation.Evaluation",
     "Model": "inference.model.Model",
     "MultiTaskModel": "inference.torch_model.MultiTaskModel",
     "Plan": "plan.plan.Plan",
     "Recipe": "recipe.recipe.Recipe",
     "Run": "runs.run_dir.Run",
+    "columns": "inference.answer_columns.columns",
     "compare": "comparison.compare.compare",
+    "evaluate": "inference.evaluation.evaluate",
     "load": "inference.load.load",
     "report": "reports.page.report",
     "resume": "training.train.resume",

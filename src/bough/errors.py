@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
-    """Something the user can mend; the message says in one sentence where and how.
+    """Something the user can fix; the message says in one sentence where and how.
 
     Example:
         >>> try:

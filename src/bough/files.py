@@ -71,6 +71,13 @@ def _replacing_bytes(path: Path) -> Iterator[BinaryIO]:
 
 def explained(error: OSError, path: Path, size: int) -> OSError:
     """The same error; a full disk in a sentence that says what happened to the file."""
+    if error.errno == errno.EFBIG:
+        return OSError(
+            error.errno,
+            f"larger ({size / 1e6:,.1f} MB) than a file may be here (ulimit -f); what was there "
+            "before is kept",
+            str(path),
+        )
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return error
     return DiskFullError(

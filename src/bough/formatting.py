@@ -48,6 +48,14 @@ def seconds(value: float) -> str:
     return f"{value / 60:.3g} min" if value < 5400 else f"{value / 3600:.3g} h"
 
 
+def duration(value: float) -> str:
+    """Seconds as people say them: 45 s, 12 min, 2 h 5 min."""
+    if value < 90:
+        return f"{value:.0f} s"
+    minutes = round(value / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def chance(p: float | None, seeds: int) -> str:
     """A p-value for a table, from so many seeds on the side that has fewer.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -32,5 +33,23 @@ def test_as_a_module() -> None:
 def test_help_offers_what_the_verb_takes(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert bough(verb, "--help") == 0
     shown = capsys.readouterr().out
-    assert "A run directory." in shown
-    assert "hub id" not in shown
+    assert "A run directory, a model folder, an ONNX folder or a hub id." in shown
+    assert "[FILE...]" in shown
+
+
+def test_a_signal_while_it_ends_is_no_fault() -> None:
+    """SIGTERM after the last line, while Python puts things away: no traceback."""
+    code = (
+        "import atexit, os, signal, sys\n"
+        "from bough.cli.main import main\n"
+        "def end() -> None:\n"
+        "    sys.stdout.flush()\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "atexit.register(end)\n"
+        "sys.argv = ['bough', '--version']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.startswith("bough ")
+    assert done.stderr == ""
+    assert done.returncode == -signal.SIGTERM

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bough.errors import UserError
 from bough.plan.cost import cost
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Plan
@@ -70,3 +71,22 @@ def test_a_pooler_that_nobody_reads_is_not_shown(
         exact.parameters,
         exact.flops_per_example,
     )
+
+
+def test_without_an_encoder_it_is_the_recipes_default(
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bough.model.pretrained.find", lambda name: tiny_folder)
+    assert bough("plan", "split@1") == 0
+    told = capsys.readouterr().out
+    assert "encoder: minilm; pooling: " in told
+    assert "layer 2 " in told, "it has two layers"
+
+    def missing(name: str) -> Path:
+        raise UserError("the package is not installed")
+
+    monkeypatch.setattr("bough.model.pretrained.find", missing)
+    assert bough("plan", "split@1") == 0
+    told = capsys.readouterr().out
+    assert "layer 2-12" in told
+    assert "Sizes as in BERT-base" in told

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,45 @@ def test_a_reader_that_goes_away(run: Run, tmp_path: Path) -> None:
     assert json.loads(told.stdout)["id"] == "A fine film."
     assert "Traceback" not in told.stderr
     assert "Exception" not in told.stderr
+
+
+def test_answers_below_a_probability_are_left_out(run: Run) -> None:
+    Path("in.txt").write_text("A fine film.\nTwo hours I will not get back.\n")
+    assert bough("predict", run.folder, "in.txt", "-o", "all.csv", "--abstain", "0") == 0
+    assert bough("predict", run.folder, "in.txt", "-o", "none.csv", "--abstain", "1") == 0
+    tables = []
+    for name in ("all.csv", "none.csv"):
+        with open(name, newline="") as found:
+            tables.append(list(csv.DictReader(found)))
+    for every, none in zip(*tables, strict=True):
+        assert every["sentiment"]
+        assert none["sentiment"] == ""
+        assert every["sentiment.score"] == none["sentiment.score"]
+    assert bough("predict", run.folder, "in.txt", "--abstain", "2") == 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_other_columns_come_along_on_request(
+    kind: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("in.csv").write_text("id,text,city,note\na,A fine film.,Rome,=1+1\nb,Not for me.,,x\n")
+    assert bough("predict", run.folder, "in.csv", "--keep", "-o", f"out.{kind}") == 0
+    rows: list[dict[str, Any]]
+    if kind == "csv":
+        with open("out.csv", newline="") as found:
+            rows = list(csv.DictReader(found))
+        assert list(rows[0]) == ["id", "text", "city", "note", "sentiment", "sentiment.score"]
+        assert rows[0]["note"] != "=1+1", "a sheet would compute it"
+    else:
+        rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+        assert rows[0]["note"] == "=1+1"
+        assert rows[0]["sentiment"]["label"]
+    assert [(row["id"], row["city"]) for row in rows] == [("a", "Rome"), ("b", "")]
+    assert bough("predict", run.folder, "in.csv", "-o", f"plain.{kind}") == 0
+    assert "Rome" not in Path(f"plain.{kind}").read_text()
+    Path("odd.csv").write_text("text,sentiment\nFine.,good\n")
+    assert bough("predict", run.folder, "odd.csv", "--keep") == 2
+    assert "has a column 'sentiment', as the answers have" in capsys.readouterr().err
+    Path("in.txt").write_text("Fine.\n")
+    assert bough("predict", run.folder, "in.txt", "--keep") == 2
+    assert "--keep is for the columns of a table" in capsys.readouterr().err

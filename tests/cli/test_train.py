@@ -1,4 +1,4 @@
-"""bough train and eval: exit codes, and one sentence per mistake."""
+"""bough train: exit codes, and one sentence per mistake."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_stopped_and_resumed(
     assert told == "bough: stopped after step 2; go on with: bough train --resume run\n"
     monkeypatch.setattr("bough.runs.console.for_terminal", Silent)
     assert bough("train", recipe, "-o", "run") == 2
-    assert "has a run already (go on with --resume run)" in capsys.readouterr().err
+    assert "has a run already (it can be resumed)" in capsys.readouterr().err
     assert bough("train", "--resume", "run") == 0
     assert bough("train", "--resume", "run") == 2
     assert "is finished; there is nothing to resume" in capsys.readouterr().err
@@ -158,23 +158,6 @@ def test_a_folder_that_may_not_be_written(recipe: Path, capsys: pytest.CaptureFi
     assert bough("train", recipe, "-o", "file") == 2
     assert bough("train", recipe, "-o", "file/run") == 2
     assert "file/run: cannot be written" in capsys.readouterr().err
-
-
-# --- eval -----------------------------------------------------------------------------------------
-
-
-def test_eval(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bough("eval", run.folder) == 0
-    assert "similarity" in capsys.readouterr().out
-    for split in ("dev", "test"):
-        assert bough("eval", run.folder, "--split", split, "--json") == 0
-        assert json.loads(capsys.readouterr().out) == {split: run.scores[split]}
-    assert bough("eval", run.folder, "--split", "train", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["train"]["tasks"]["questions"]["rows"] == 64
-    assert bough("eval", run.folder, "--split", "deff") == 2
-    assert "expected train, dev, test" in capsys.readouterr().err
-    assert bough("eval", run.folder.parent) == 2
-    assert "not a run directory" in capsys.readouterr().err
 
 
 # --- schema ---------------------------------------------------------------------------------------

@@ -139,3 +139,11 @@ def test_rows_that_repeat_others_are_told(make: simulated.Make, tmp_path: Path) 
     assert [note.split(";")[0] for note in notes if "repeat" in note] == [
         "3 of 43 dev rows of sts repeat the texts of others"
     ]
+
+
+def test_means_that_are_the_same_are_one_column(make: simulated.Make) -> None:
+    runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in (0, 1)]
+    assert compare(runs).columns()[-2:] == ["raw", "normalised"]
+    both = compare(runs, tasks=["sst", "quora"])
+    assert both.columns() == ["sst", "quora", "normalised"]
+    assert "raw" not in str(both).split("TM:")[0]

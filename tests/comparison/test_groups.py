@@ -204,3 +204,9 @@ def test_one_seed_may_answer_alike_in_two_variants(make: simulated.Make, tmp_pat
     copy = copied(make("a", seed=0), tmp_path / "copy", 0)
     (copy / "plan.txt").write_text("separate\n")
     assert not any("copy" in note for note in compare([tmp_path / "a", copy]).notes)
+
+
+def test_a_folder_of_data_is_no_survey(tmp_path: Path) -> None:
+    (tmp_path / "mood.csv").write_text("text,label\n")
+    with pytest.raises(UserError, match=r"holds data \(mood.csv\), and no run"):
+        find_runs([tmp_path])

@@ -26,7 +26,7 @@ def grow(survey: Path, first: int, last: int, *plans: str) -> None:
         for seed in range(first, last):
             recipe = simulated.recipe(survey / "data", plan, seed)
             simulated.run(
-                survey / "runs" / f"{plan}-{seed}", recipe, {"sts": 0.5 * (plan == "full")}
+                survey / "runs" / f"{plan}-{seed}", recipe, {"sts": 1.0 * (plan == "full")}
             )
 
 

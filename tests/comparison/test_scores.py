@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,3 +143,18 @@ def test_anecdotes_take_nothing_from_findings(comparison: Comparison) -> None:
     correct(scores, ["sts"])
     found = {label: row["sts"].difference for label, row in scores.items()}
     assert {label: d and d.holm for label, d in found.items()} == {"a": 0.02, "b": 0.04, "c": 0.04}
+
+
+def test_no_interval_leaves_the_range_of_its_score(tmp_path: Path) -> None:
+    """Not even a mean's, of very few rows that are nearly all answered right."""
+    source = simulated.data(tmp_path / "data", 6)
+    skill = dict.fromkeys(simulated.NAMES, 9.0)
+    runs = [
+        simulated.run(tmp_path / f"{plan}-{seed}", simulated.recipe(source, plan, seed), skill)
+        for plan in ("full", "separate")
+        for seed in (0, 1)
+    ]
+    for row in compare(runs).scores.values():
+        for name, score in row.items():
+            low, high = {"sts": (-1, 1), "raw": (-1 / 3, 1)}.get(name, (0, 1))
+            assert low <= score.interval[0] <= score.value <= score.interval[1] <= high + 1e-12

@@ -13,6 +13,7 @@ from bough.comparison import tables
 from bough.comparison.compare import Comparison, compare
 from bough.comparison.scores import Difference
 from bough.comparison.verdict import MARGIN, verdict
+from bough.formatting import number
 from tests import simulated
 
 
@@ -158,3 +159,17 @@ def test_what_would_show_alone_is_told(comparison: Comparison) -> None:
         "sst: no difference from separate that 3 seeds can show (full +.030 ± .020; asked for "
         "alone, full would show)."
     )
+
+
+def test_what_cannot_be_seen_is_told_by_the_widest_interval(make: simulated.Make) -> None:
+    """Some difference of that size may hide in each; the narrowest would promise too much."""
+    runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate", "split@3") for s in range(3)]
+    comparison = compare(runs)
+    halves = []
+    for v in comparison.others:
+        d = comparison.difference(v, "sst")
+        assert d is not None
+        assert not d.real
+        halves.append(d.half)
+    said = verdict(comparison).tasks["sst"]
+    assert f"each ± {number(max(halves))} or less" in said

@@ -259,3 +259,16 @@ def test_cs224n_test_files() -> None:
         found = checked_rows.read("t", task, file, root=_DATA, policy="error")
         assert (len(found), found.labels) == (size, None)
         assert len(found.ids[0]) == 25
+
+
+def test_classes_are_read_by_value_or_by_name() -> None:
+    task = Task(kind="classify", text="text", labels={0: "description", 1: "entity"})
+    table = [("a", 0), ("b", "1"), ("c", "entity"), ("d", 1.0)]
+    rows = checked_rows.read("trec", task, tuple(table), root=Path(), policy="error")
+    assert rows.labels == [0, 1, 1, 1]
+    with pytest.raises(UserError, match="is no class of this task; expected one of 0, 1"):
+        checked_rows.read("trec", task, (("a", 2),), root=Path(), policy="error")
+    turned = Task(kind="classify", text="text", labels={1: "0", 0: "1"})
+    assert checked_rows.read(
+        "x", turned, (("a", 0), ("b", 1)), root=Path(), policy="error"
+    ).labels == [1, 0]

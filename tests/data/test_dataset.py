@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bough.data.dataset import Data
+from bough.errors import UserError
 from bough.recipe.recipe import Recipe
 from tests import folders, tiny
 
@@ -59,3 +64,43 @@ def test_rows_to_be_judged_on_that_repeat_others_are_noted(
     many = len(data.rows["sentiment"]["dev"])
     assert f"sentiment-dev.csv: 1 of {many} dev rows repeat the texts of others" in note
     assert data.digests()["sentiment"]["dev"]["repeated"] == 1
+
+
+def test_what_is_odd_about_the_rows_is_noticed(tiny_folder: Path, tmp_path: Path) -> None:
+    rows = folders.data(tmp_path / "rows")
+    file = rows / "sentiment-train.csv"
+    lines = file.read_text().splitlines()
+    dev = (rows / "sentiment-dev.csv").read_text().splitlines()[1:3]
+    file.write_text("\n".join([*lines, *dev, "So so.,netural"]) + "\n")
+    data = Data.gather(Recipe.read(folders.small(tiny_folder) | {"data": str(rows)}))
+    said = [note for note in data.noticed() if note.startswith("task 'sentiment'")]
+    assert "6 classes in 67 train rows" in said[0]
+    assert f"'netural' (one row, the first in line {len(lines) + 3}) is nearly 'neutral'" in said[1]
+    assert "2 of 16 dev rows have texts of train rows" in said[-1]
+
+
+def test_limits_are_told_in_one_line(tiny_folder: Path) -> None:
+    recipe = folders.small(tiny_folder)
+    limits = {"limit": {"train": 9, "dev": 5}}
+    recipe["tasks"] = {name: task | limits for name, task in recipe["tasks"].items()}
+    (said,) = Data.gather(Recipe.read(recipe)).notes()
+    assert said.startswith("of the rows, as `limit` says: sentiment train 9 of 64, sentiment dev 5")
+    assert said.endswith("similarity train 9 of 64, similarity dev 5 of 16")
+
+
+@pytest.mark.parametrize(
+    ("package", "source"), [("datasets", {"hub": "some/set"}), ("pyarrow", "rows.parquet")]
+)
+def test_a_missing_package_is_said_before_anything_is_read(
+    package: str, source: Any, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = folders.small(tiny_folder)
+    recipe["tasks"]["similarity"] = recipe["tasks"]["similarity"] | {"dev": source}
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("rows are read")
+
+    monkeypatch.setattr("bough.data.checked_rows.load", read)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match="which needs the hub extra"):
+        Data.gather(Recipe.read(recipe))

@@ -361,3 +361,24 @@ def test_a_file_called_id() -> None:
     """Answers have a column of that name."""
     write("id.csv", {"text": texts(60), "label": words(60, "a", "b")})
     assert list(Recipe.read(init(["id.csv"]).recipe).tasks) == ["id-task"]
+
+
+def test_init_says_the_classes_and_what_is_odd(tmp_path: Path) -> None:
+    moods = ["joy"] * 40 + ["fear"] * 30 + ["jooy"]
+    file = tmp_path / "mood.csv"
+    lines = [f"it is the text with number {n},{mood}" for n, mood in enumerate(moods)]
+    file.write_text("text,label\n" + "\n".join(lines) + "\n")
+    said = "\n".join(init([file], tmp_path / "recipe.yaml").lines())
+    assert "3 classes in " in said
+    assert "class 'jooy' (one row, the first in line " in said
+    assert "is nearly 'joy'" in said
+
+
+def test_lines_of_text_are_no_table(tmp_path: Path) -> None:
+    file = tmp_path / "reviews.txt"
+    file.write_text("A fine film, and a warm one.\nTwo hours I will not get back.\n" * 20)
+    with pytest.raises(UserError, match=r"plain lines of text have no labels to learn from"):
+        init([file], tmp_path / "recipe.yaml")
+    rows = "".join(f"this is the text number {n}\t{n % 2}\n" for n in range(40))
+    file.write_text("text\tlabel\n" + rows)
+    assert init([file], tmp_path / "recipe.yaml").tasks[0].name == "reviews"

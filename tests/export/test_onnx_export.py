@@ -11,7 +11,8 @@ from bough.export import onnx_export
 from bough.export.onnx_export import write_onnx
 from bough.inference import onnx_model
 from bough.inference.load import load_torch
-from tests.exports import CLOSE, TASKS, exported, mixed, model_of, worst
+from tests import tiny
+from tests.exports import CLOSE, TASKS, exported, mixed, model_of, sentences, worst
 
 
 @pytest.mark.parametrize("int8", [False, True])
@@ -53,3 +54,18 @@ def test_a_graph_that_cannot_be_run_is_not_left_behind(
     with pytest.raises(UserError, match="onnxruntime cannot read it"):
         write_onnx(run, tmp_path / "onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_has_the_models_temperature(tmp_path: Path) -> None:
+    tasks = {"a": tiny.task(temperature=3.0), "b": tiny.task(labels=("no", "yes"), temperature=0.5)}
+    model = model_of("full", tasks)
+    written = exported(model, tmp_path / "onnx")
+    for text in sentences(5):
+        for name, answer in model.predict(text).items():
+            theirs = written.predict(text)[name].probabilities
+            assert theirs == pytest.approx(dict(answer.probabilities or {}), abs=CLOSE)
+    cold = model_of(
+        "full", {n: t.model_copy(update={"temperature": None}) for n, t in tasks.items()}
+    )
+    hot, plain = model.predict("the old tree")["a"], cold.predict("the old tree")["a"]
+    assert (hot.score or 1) < (plain.score or 0)

@@ -169,3 +169,16 @@ def test_what_is_written_is_said(tmp_path: Path) -> None:
     model_of("late:S", TASKS).save(tmp_path / "late")
     told = write_transformers(tmp_path / "late", tmp_path / "more", "a")
     assert "trust_remote_code=True); its code goes along, as task 'a' has a tanh layer" in told
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"labels": ("no", "yes")}, {"pooling": "mean"}, {"loss": "ordinal"}]
+)
+def test_their_softmax_is_our_probabilities(settings: dict[str, Any], tmp_path: Path) -> None:
+    """At the task's temperature, in their classes and with code of ours."""
+    model = model_of("full", {"a": tiny.task(temperature=2.5, **settings)})
+    written(model, tmp_path / "a", "a")
+    texts = texts_for(model.tasks["a"])
+    theirs = in_transformers(tmp_path / "a", texts, CLASSIFIER).logits.softmax(1)
+    ours = [list((one["a"].probabilities or {}).values()) for one in model.predict(texts)]
+    torch.testing.assert_close(theirs, torch.tensor(ours), atol=CLOSE, rtol=0)

@@ -240,3 +240,17 @@ def test_an_encoders_pooler(model: MultiTaskModel) -> None:
     sequences, _ = tokenise([(SHORT,)], model.tokenizer, model.longest)
     wanted = model.vectors(sequences, "twin", "mean")  # its pooler is not in this model
     assert np.allclose(alone.encode(SHORT), wanted[0])
+
+
+def test_an_answer_may_be_left_out(model: MultiTaskModel) -> None:
+    texts = ["A fine film.", "Two hours I will not get back.", "It rained."]
+    sure = [one["sentiment"].score or 0 for one in model.predict(texts)]
+    least = sorted(sure)[1]
+    for answers, score in zip(model.predict(texts, abstain=least), sure, strict=True):
+        answer = answers["sentiment"]
+        assert answer.abstained == (score < least)
+        assert (answer.label is None) == answer.abstained
+        assert answer.score == score
+        assert ("label" in answer.plain()) != ("abstained" in answer.plain())
+    pair = ("How old is he?", "What is his age?")
+    assert model.predict(pair, abstain=1)["similarity"] == model.predict(pair)["similarity"]

@@ -100,9 +100,9 @@ def test_a_task_asked_for_twice_answers_once(folder: str, tmp_path: Path) -> Non
 def test_a_row_with_two_texts_gets_both_answers(model: MultiTaskModel) -> None:
     pair = ("one", "two")
     row: dict[str, Text] = {"mood": "the old tree", "same": pair, "near": pair}
-    (found,) = predict_file.answers(model, [input_files.Row("a", row)])
-    assert found[0] == "a"
-    assert list(found[1]) == ["mood", "same", "near"]
+    ((answered, found),) = predict_file.answers(model, [input_files.Row("a", row)])
+    assert answered.label == "a"
+    assert list(found) == ["mood", "same", "near"]
 
 
 def test_texts_that_were_cut_are_counted(
@@ -173,7 +173,9 @@ def test_answers_come_before_all_texts_are_read(model: MultiTaskModel) -> None:
             yield input_files.Row(str(read), {"mood": "the old tree"})
 
     found = predict_file.answers(model, endless())
-    assert [next(found)[0] for _ in range(WINDOW + 1)] == [str(n + 1) for n in range(WINDOW + 1)]
+    assert [next(found)[0].label for _ in range(WINDOW + 1)] == [
+        str(n + 1) for n in range(WINDOW + 1)
+    ]
     assert read <= 2 * WINDOW
 
 

@@ -296,3 +296,33 @@ def test_ordinal_probabilities_by_hand():
     chosen, probabilities = likelihoods(task, p.logit())
     torch.testing.assert_close(probabilities, torch.tensor([[0.1, 0.6, 0.3], [0.8, 0.0, 0.2]]))
     assert chosen.tolist() == [1, 0]
+
+
+# --- temperature ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.labels])
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_a_temperature_changes_no_answer(name: str, temperature: float) -> None:
+    task = TASKS[name]
+    outputs, _ = draw(task, 200)
+    chosen, before = likelihoods(task, outputs)
+    same, after = likelihoods(task.model_copy(update={"temperature": temperature}), outputs)
+    assert torch.equal(chosen, same)
+    torch.testing.assert_close(after.sum(1), torch.ones(200, dtype=after.dtype))
+    assert torch.equal(before.argsort(1), after.argsort(1)) or name == "two classes by mse"
+    sure, then = before.max(1).values, after.max(1).values
+    if temperature == 1:
+        torch.testing.assert_close(before, after)
+    else:
+        close = 1e-9  # where one class has it all
+        assert ((then >= sure - close) if temperature < 1 else (then <= sure + close)).all()
+
+
+def test_a_temperature_divides_the_logits() -> None:
+    outputs, _ = draw(classify(), 50)
+    _, found = likelihoods(classify(temperature=2.5), outputs)
+    torch.testing.assert_close(found, (outputs / 2.5).softmax(1))
+    outputs, _ = draw(classify(2), 50)
+    _, found = likelihoods(classify(2, temperature=2.5), outputs)
+    torch.testing.assert_close(found[:, 1:], (outputs / 2.5).sigmoid())

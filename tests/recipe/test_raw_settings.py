@@ -129,7 +129,7 @@ def test_one_sentence_and_its_line(write: Write, old: str, new: str, said: str) 
 
 def test_the_misspelt_key_comes_before_the_missing_one(write: Write) -> None:
     said = mistake(write("task:\n  a: {kind: classify, text: x}\n"))
-    assert "line 1: task is no key of a recipe; did you mean 'tasks'? (1 more to mend" in said
+    assert "line 1: task is no key of a recipe; did you mean 'tasks'? (1 more to fix" in said
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,15 @@ def test_every_field_is_explained() -> None:
 def test_frozen() -> None:
     with pytest.raises(ValidationError):
         Task(**SINGLE).weight = 2.0  # type: ignore[misc]
+
+
+def test_classes_can_have_names() -> None:
+    task = Task(**SINGLE, labels={0: "description", "1.0": "entity", True: "other"})
+    assert task.labels == ("description", "entity", "other")
+    assert task.label_values == ("0", "1", "true")
+    assert Task(**task.model_dump()) == task, "as a run's recipe and a model's config have it"
+    for labels, values in ((None, ["a"]), (["a", "b"], ["x"]), (["a", "b"], ["x", "x"])):
+        with pytest.raises(ValidationError, match="one value of its own"):
+            Task(**SINGLE, labels=labels, label_values=values)
+    with pytest.raises(ValidationError, match="is there twice"):
+        Task(**SINGLE, labels={0: "a", 1: "a"})

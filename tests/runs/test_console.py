@@ -5,12 +5,23 @@ from __future__ import annotations
 import io
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from bough.runs.console import Lines, Moment, Panel, for_terminal, one_line, print_scores, progress
+from bough.runs.console import (
+    Lines,
+    Moment,
+    Panel,
+    for_terminal,
+    means,
+    one_line,
+    print_scores,
+    progress,
+)
+from tests import folders
 
 SCORES: dict[str, Any] = {
     "tasks": {
@@ -113,3 +124,57 @@ def test_markup_and_escapes_in_names_are_shown(capsys: pytest.CaptureFixture[str
     told = capsys.readouterr().out
     assert "runs/[/red]\\x1b[2J:smile:" in told
     assert "\x1b[2J" not in told
+
+
+def test_means_that_are_the_same_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    task = {"metric": "accuracy", "accuracy": 0.5, "loss": 1.0, "rows": 4}
+    same = {"tasks": {"sst": task}, "raw": 0.5, "normalised": 0.5}
+    assert one_line(same) == "sst 0.500  mean 0.500"
+    print_scores({"dev": same}, "runs/a")
+    told = capsys.readouterr().out
+    assert "mean 0.500" in told
+    assert "normalised" not in told
+    assert set(means({"raw": 0.5, "normalised": 0.75})) == {"raw", "normalised"}
+
+
+def test_lines_say_how_long_it_will_take(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 10.0, 20.0])
+    monkeypatch.setattr("bough.runs.console.time.monotonic", lambda: next(clock))
+    lines = Lines(every=0)
+    for step in (1, 3, 10):
+        lines.step(moment(step))
+    first, second, last = capsys.readouterr().err.splitlines()
+    assert "left" not in first, "nothing is known of the pace yet"
+    assert second.endswith("12,346 tokens/s  35 s left")
+    assert "left" not in last
+    assert "nan" not in first + second + last
+
+
+def test_a_task_not_yet_drawn_has_no_loss() -> None:
+    paper = Console(width=80, force_terminal=True)
+    panel = Panel(paper)
+    with paper.capture() as text:
+        panel.step(moment(1))
+        panel.close()
+    assert "sts" in text.get()
+    assert "nan" not in text.get()
+
+
+def test_a_notebook_shows_how_it_goes(tiny_folder: Path, tmp_path: Path) -> None:
+    """In a kernel of its own: one line that is replaced, and what is said above it."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    recipe = folders.small(tiny_folder, steps=4, evaluate_rows=8)
+    code = f"import bough\nrun = bough.train({recipe!r}, {str(tmp_path / 'run')!r}, progress=True)"
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(book, timeout=300).execute()
+    outputs = book.cells[0].outputs
+    bars = [o.data["text/plain"] for o in outputs if o.output_type == "display_data"]
+    assert len(bars) == 1, "replaced in place"
+    assert "4/4" in bars[0]
+    assert "loss" in bars[0]
+    said = "".join(o.text for o in outputs if o.output_type == "stream" and o.name == "stdout")
+    assert "the run is written to" in said
+    assert "best so far" in said

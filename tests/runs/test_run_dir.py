@@ -83,7 +83,7 @@ def test_a_lock_goes_with_its_process(folder: Path) -> None:
 
 
 def test_a_directory_that_has_a_run_is_left_alone(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has a run already \(go on with --resume"):
+    with pytest.raises(UserError, match=r"has a run already \(it can be resumed"):
         Writer.start(folder)
     (folder / "scores.json").write_text("{}")
     with pytest.raises(UserError, match=r"has a run already \(it is finished"):

@@ -17,7 +17,7 @@ from bough.data.packing import by_tokens, collate
 from bough.model.losses import loss
 from bough.model.network import Network
 from bough.scoring import evaluate
-from bough.scoring.evaluate import predict, score
+from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import Predictions
 from tests import tiny
 
@@ -103,3 +103,23 @@ def test_rows_and_intervals_are_told(judged: tuple[Network, dict[str, Examples]]
         assert own["metric"] == network.tasks[name].metric_name
         low, high = own["interval"]
         assert low <= own[own["metric"]] <= high
+
+
+def test_tasks_without_a_temperature_are_given_one(
+    judged: tuple[Network, dict[str, Examples]],
+) -> None:
+    network, examples = judged
+    tasks = dict(network.tasks)
+    tasks["two"] = tasks["two"].model_copy(update={"temperature": 3.0})
+    predictions = predict(network, examples)
+    before = dict(predictions)
+    found = calibrate(tasks, examples, predictions)
+    assert found.keys() == {"one", "three"}, "one was given by the user"
+    for name, own in found.items():
+        assert tasks[name].temperature == own["temperature"]
+        assert np.array_equal(predictions[name].values, before[name].values)
+        fitted = network.tasks | {name: tasks[name]}
+        again = score(fitted, examples, predictions, intervals=True)["tasks"][name]
+        first = score(fitted, examples, before, intervals=True)["tasks"][name]
+        assert (first.pop("ece"), again.pop("ece")) == (own["ece_before"], own["ece"])
+        assert first == again, "no score changes"

@@ -174,3 +174,19 @@ def test_a_panic_of_the_tokenizer_ends_nothing(folder: Path) -> None:
     assert code == 0
     assert all(f"failed ({name})" in out for name in names)
     assert "PanicException: index out of bounds" in out
+
+
+def test_a_client_may_ask_for_sure_answers_only() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        texts = {"texts": ["the old tree", ["a tree", "the leaf"]]}
+        every = (await client.post("/predict", json=texts)).json()["answers"]
+        none = (await client.post("/predict", json=texts | {"abstain": 1})).json()["answers"]
+        assert every[0]["mood"].pop("label")
+        assert none[0]["mood"] == every[0]["mood"] | {"abstained": True}
+        assert none[1]["near"] == every[1]["near"], "a number is no label"
+        for wrong in ("much", 1.5, -1, None, True, "0.5"):
+            response = await client.post("/predict", json=texts | {"abstain": wrong})
+            assert response.status_code == 422
+            assert "expected a probability from 0 to 1" in response.json()["error"]
+
+    run(work)

@@ -50,7 +50,7 @@ def test_a_limit_takes_the_same_rows_always_and_a_higher_one_adds_to_them(base):
     def dev(limit: str) -> list[str]:
         recipe = Recipe.read(base, [f"tasks.sentiment.limit.dev={limit}"])
         data = Data.gather(recipe)
-        notes = [note for note in data.notes() if "limit.dev" in note]
+        notes = [note for note in data.notes() if "`limit` says: sentiment dev" in note]
         assert len(notes) == (limit == "5" or limit == "9")
         return data.rows["sentiment"]["dev"].ids
 

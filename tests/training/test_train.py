@@ -14,9 +14,10 @@ import torch
 import bough
 from bough import demo
 from bough.errors import UserError
+from bough.inference.evaluation import evaluate
 from bough.recipe.recipe import Recipe
 from bough.runs.console import Lines
-from bough.training.train import judge, new_folder, train
+from bough.training.train import new_folder, train
 from tests import folders
 from tests.finished import FEW, logged
 
@@ -69,12 +70,12 @@ def test_a_runs_classes_are_its_own(tiny_folder: Path, tmp_path: Path) -> None:
     """A file that has changed since, or is gone, does not give the model's classes other names."""
     rows = folders.data(tmp_path / "rows")
     run = train(folders.recipe(tiny_folder, rows=rows, **FEW), tmp_path / "run")
-    told = judge(run.folder, "dev")
+    told = evaluate(run.folder).scores
     file = rows / "sentiment-train.csv"
     file.write_text(file.read_text() + "9,a new row,aaa\n")
-    assert judge(run.folder, "dev") == told
+    assert evaluate(run.folder).scores == told
     file.unlink()
-    assert judge(run.folder, "dev") == told
+    assert evaluate(run.folder).scores == told
     assert Recipe.read(run.recipe_file).tasks["sentiment"].labels
 
 
@@ -161,7 +162,7 @@ def test_the_encoders_own_pooling(
     assert "mean (sentiment, similarity), as the encoder was made for (1_Pooling); cls (" in card
     shutil.rmtree(folder / "1_Pooling")
     (folder / "modules.json").unlink()
-    told = judge(run.folder, "dev")["tasks"]
+    told = evaluate(run.folder).scores["tasks"]
     assert told == run.scores["dev"]["tasks"]
 
 
@@ -188,3 +189,16 @@ def test_a_run_from_before_goes_on_with_the_pooler(tiny_folder: Path, tmp_path: 
     folders.sentence_encoder(folder, {"pooling_mode_mean_tokens": True})
     again = bough.resume(run.folder)
     assert (again.model / "model.safetensors").read_bytes() == weights
+
+
+def test_progress_is_shown_on_request(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = folders.small(tiny_folder, ("sentiment",), **FEW)
+    train(recipe, tmp_path / "quiet")
+    assert capsys.readouterr().err == ""
+    train(recipe, tmp_path / "told", progress=True)
+    assert "step 4/4" in capsys.readouterr().err
+    with pytest.raises(UserError, match="has a run already") as caught:
+        train(recipe, tmp_path / "told")
+    assert " -" not in str(caught.value), "a caller in Python has no options"

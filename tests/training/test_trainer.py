@@ -17,6 +17,7 @@ import bough
 from bough.data.dataset import Data
 from bough.data.examples import Examples
 from bough.errors import UserError
+from bough.inference.evaluation import evaluate
 from bough.inference.load import load_torch
 from bough.model.network import Network
 from bough.recipe.recipe import Recipe
@@ -25,7 +26,7 @@ from bough.runs.run_dir import Run
 from bough.scoring.evaluate import predict
 from bough.training import trainer
 from bough.training.frozen_states import States
-from bough.training.train import judge, resume, train
+from bough.training.train import resume, train
 from bough.training.trainer import Failed
 from tests import folders
 from tests.finished import FEW, final, fresh, judged, logged, moved
@@ -143,7 +144,7 @@ def test_the_end_is_judged_by_the_kept_states(
     assert calls == [(task, size) for size in (64, 16) for task in folders.TASKS]
     monkeypatch.setattr(trainer, "predict", predict)
     plain = train(told, tmp_path / "plain", overrides=["training.keep_states=false"])
-    for found in (judge(kept.folder, "dev"), plain.scores["dev"]):
+    for found in (evaluate(kept.folder).scores, plain.scores["dev"]):
         for task, own in found["tasks"].items():
             known = kept.scores["dev"]["tasks"][task]
             for number in (own["metric"], "loss", "interval"):
@@ -162,7 +163,7 @@ def test_a_phase_that_learns_has_no_kept_states_at_the_end(
     phases = [{"frozen": True, "epochs": 1}, {"epochs": 1}]
     run = train(folders.small(tiny_folder, phases=phases, select="last"), tmp_path / "run")
     assert len(calls) == 2 * len(folders.TASKS)
-    assert judge(run.folder, "dev") == run.scores["dev"]
+    assert evaluate(run.folder).scores == run.scores["dev"]
 
 
 def test_states_of_all_sets_are_worth_a_look_at_half_of_them(
@@ -242,9 +243,10 @@ def test_the_kept_model_is_the_selected_one(select: str, tiny_folder: Path, tmp_
     assert flags[-1] == best
     kept = run.scores["dev"]
     for task, own in told[best]["dev"]["tasks"].items():
-        assert kept["tasks"][task] == own | {"interval": kept["tasks"][task]["interval"]}
+        at_the_end = {k: v for k, v in kept["tasks"][task].items() if k in ("interval", "ece")}
+        assert kept["tasks"][task] == own | at_the_end
     assert kept["raw"] == told[best]["dev"]["raw"]
-    assert judge(run.folder, "dev") == kept
+    assert evaluate(run.folder).scores == kept
 
 
 def test_evaluation_on_a_sample_and_at_steps(tiny_folder: Path, tmp_path: Path) -> None:
@@ -325,3 +327,101 @@ def test_a_loss_that_is_no_number_stops_the_run(tiny_folder: Path, tmp_path: Pat
     assert not run.finished
     with pytest.raises(Failed, match="not a finite number"):  # the same again, not silence
         resume(run.folder)
+
+
+def test_the_model_is_calibrated_at_the_end(tiny_folder: Path, tmp_path: Path) -> None:
+    """Scores are those of the same run without it, and the temperature goes with the model."""
+    recipe = folders.small(tiny_folder, steps=6, lr=1e-2)
+    run = train(recipe, tmp_path / "run")
+    plain = train(
+        recipe,
+        tmp_path / "plain",
+        ["tasks.sentiment.temperature=1", "tasks.questions.temperature=1"],
+    )
+    model = load_torch(run)
+    for name in ("sentiment", "questions"):
+        fitted, given = (r.scores["dev"]["tasks"][name] for r in (run, plain))
+        known = model.facts["calibration"][name]
+        assert known["ece_before"] == pytest.approx(given.pop("ece"), abs=1e-6)
+        assert known["ece"] == fitted.pop("ece")
+        assert fitted == given
+        assert model.tasks[name].temperature == known["temperature"] != 1
+        assert load_torch(plain).tasks[name].temperature == 1
+    assert model.tasks["similarity"].temperature is None
+    assert Recipe.read(run.recipe_file).tasks["sentiment"].temperature is None, "as it was asked"
+    assert evaluate(run).scores == run.scores["dev"]
+    assert load_torch(plain).facts["calibration"] == {}
+    card = (run.model / "README.md").read_text()
+    assert "| task | temperature | ECE before | ECE, as it is here |" in card
+    assert "were fitted to the dev rows" in card
+    alone = model.only("sentiment")
+    assert alone.facts["calibration"].keys() == {"sentiment"}
+    text = "A fine film."
+    assert alone.predict(text)["sentiment"].score == pytest.approx(
+        model.predict(text)["sentiment"].score, abs=1e-6
+    )
+
+
+def test_a_model_from_before_has_no_temperature(tiny_folder: Path, tmp_path: Path) -> None:
+    run = train(folders.small(tiny_folder, **FEW), tmp_path / "run")
+    file = run.model / "config.json"
+    content = json.loads(file.read_text())
+    for task in content["tasks"].values():
+        del task["temperature"]
+    del content["facts"]["calibration"]
+    file.write_text(json.dumps(content))
+    model = load_torch(run)
+    assert {task.temperature for task in model.tasks.values()} == {None}
+    assert model.predict("A fine film.")["sentiment"].label
+
+
+def test_a_loss_that_explodes_is_said(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "is far above what knowing nothing costs: the learning rate is too high"
+    recipe = folders.small(tiny_folder, ("sentiment",), steps=40, warmup=0, evaluate_rows=8)
+    train(recipe, tmp_path / "fine", ["training.lr=1e-3"], Lines())
+    assert said not in capsys.readouterr().err
+    train(recipe, tmp_path / "wild", ["training.lr=3"], Lines())
+    told = capsys.readouterr().err
+    assert told.count(said) == 1
+    assert "lower training.lr (3)" in told
+
+
+def test_classes_are_called_by_their_names(tiny_folder: Path, tmp_path: Path) -> None:
+    """In answers, predictions, the card and exports; the files say 0 and 1."""
+    given = [("A fine film.", 0), ("Not for me.", 1)] * 4
+    recipe = folders.small(tiny_folder, ("sentiment",), **FEW)
+    named = {"train": given, "dev": given, "labels": {0: "praise", 1: "blame"}}
+    recipe["tasks"] = {"sentiment": recipe["tasks"]["sentiment"] | named}
+    run = train(recipe, tmp_path / "run")
+    model = load_torch(run)
+    assert (model.predict("A fine film.")["sentiment"].probabilities or {}).keys() == {
+        "praise",
+        "blame",
+    }
+    lines = (run.folder / "predictions" / "sentiment-dev.csv").read_text().splitlines()
+    assert lines[0] == "id,label,predicted,p(praise),p(blame)"
+    assert lines[1].split(",")[1] == "praise"
+    assert "one of 2: praise, blame" in (run.model / "README.md").read_text()
+    assert evaluate(model, [("Fine.", 1), ("Fine.", "praise")]).confusion["sentiment"].sum() == 2
+    assert evaluate(run).scores == run.scores["dev"]
+    from bough.export.transformers_export import write_checkpoint
+
+    (tmp_path / "out").mkdir()
+    write_checkpoint(model, tmp_path / "out", "sentiment")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["id2label"] == {"0": "praise", "1": "blame"}
+
+
+def test_a_mistyped_plan_is_said_before_the_data_is_read(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object) -> None:
+        raise AssertionError("the data is read")
+
+    monkeypatch.setattr(Data, "gather", read)
+    with pytest.raises(UserError, match="the nearest plan that works"):
+        train(folders.small(tiny_folder, plan="splat@1"), tmp_path / "run")
+    with pytest.raises(AssertionError, match="the data is read"):
+        train(folders.small(tiny_folder, plan="split@1"), tmp_path / "run")

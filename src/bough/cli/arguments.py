@@ -23,6 +23,18 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="CPU threads; else as many as others leave free."),
 ]
+TaskNames = Annotated[
+    list[str] | None, typer.Option("--task", metavar="T", help="Only this task (repeatable).")
+]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--text", metavar="COLUMN", help="A table's text, if not by its name (twice: a pair)."
+    ),
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip", help="Leave out rows that cannot be read, and name them.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bough import __version__
-from bough.cli import compare, export, plan, predict, serve, survey, train
+from bough.cli import compare, evaluate, export, plan, predict, serve, survey, train
 from bough.cli.arguments import fail
 from bough.errors import UserError
 
@@ -34,6 +34,8 @@ def main() -> None:
         if error.strerror is None:
             raise
         fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1)
+    finally:  # while Python ends, nothing of ours would catch what the signal raises
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _version(asked: bool) -> None:
@@ -54,7 +56,7 @@ def _root(
 # In the order of the help.
 app.command()(train.init)
 app.command()(train.train)
-app.command("eval")(train.evaluate)
+app.command("eval")(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(serve.serve)
 app.command()(export.export)

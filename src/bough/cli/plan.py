@@ -24,7 +24,7 @@ def plan(
     ] = "a,b,c",
     encoder: Annotated[
         str | None,
-        typer.Option(metavar="E", help="An encoder: minilm, a folder (its config.json is enough)."),
+        typer.Option(metavar="E", help="A folder (config.json is enough) or a name; else minilm."),
     ] = None,
     layers: Annotated[
         int | None,
@@ -40,8 +40,10 @@ def plan(
     if encoder is not None and layers is not None:
         raise UserError("give --encoder or --layers, not both")
     outputs = _outputs(tasks)
-    depth = 12 if layers is None else layers
-    shape, pooling = _bert_like(depth) if encoder is None else _read(encoder)
+    encoder = _default() if encoder is None and layers is None else encoder
+    shape, pooling = (
+        _bert_like(12 if layers is None else layers) if encoder is None else _read(encoder)
+    )
     pooled = tuple(outputs) if pooling.name == "pooler" else ()
     parsed = Plan.parse(text, tuple(outputs), shape.layers, heads=shape.heads, pooled=pooled)
     means = tuple(outputs) if pooling.name == "mean" else ()
@@ -59,7 +61,7 @@ def plan(
         if encoder is None:
             print("\nSizes as in BERT-base; --encoder takes those of another.")
         else:
-            print(f"\npooling: {pooling}")
+            print(f"\nencoder: {encoder}; pooling: {pooling}")
 
 
 def _outputs(tasks: str) -> dict[str, int]:
@@ -72,6 +74,19 @@ def _outputs(tasks: str) -> dict[str, int]:
             )
         outputs[name] = int(number or 1)
     return outputs
+
+
+def _default() -> str | None:
+    """The encoder of a recipe that names none, if it is here."""
+    from bough.model.pretrained import find
+    from bough.recipe.recipe import Recipe
+
+    encoder = str(Recipe.model_fields["encoder"].default)
+    try:
+        find(encoder)
+    except UserError:
+        return None
+    return encoder
 
 
 def _folder(encoder: str) -> Path:

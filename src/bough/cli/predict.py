@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from bough.cli.arguments import ModelPath, Threads, settle_threads
+from bough.cli.arguments import (
+    ModelPath,
+    SkipBad,
+    TaskNames,
+    TextColumns,
+    Threads,
+    settle_threads,
+)
 from bough.errors import UserError, shorten
 
 
@@ -19,17 +26,17 @@ def predict(
             metavar="[FILE|-]", help="Texts: .txt, .csv, .tsv, .jsonl, .parquet; - for stdin."
         ),
     ] = "-",
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="T", help="Only this task (repeatable).")
-    ] = None,
-    text: Annotated[
-        list[str] | None,
+    task: TaskNames = None,
+    text: TextColumns = None,
+    skip: SkipBad = False,
+    abstain: Annotated[
+        float,
         typer.Option(
-            "--text", metavar="COLUMN", help="A table's text, if not by its name (twice: a pair)."
+            metavar="P", min=0, max=1, help="Leave out labels whose probability is below P."
         ),
-    ] = None,
-    skip: Annotated[
-        bool, typer.Option("--skip", help="Leave out rows that cannot be read, and name them.")
+    ] = 0,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Carry a table's other columns along.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
@@ -44,5 +51,5 @@ def predict(
     from bough.inference.input_files import Choice
     from bough.inference.predict_file import answer_file
 
-    choice = Choice(tuple(task or ()), tuple(text or ()), skip)
+    choice = Choice(tuple(task or ()), tuple(text or ()), skip, abstain=abstain, keep=keep)
     answer_file(run, file, out, choice, settle_threads(threads))

@@ -1,17 +1,17 @@
-"""From data to a trained model: bough init, train, eval and schema."""
+"""From data to a trained model: bough init, train and schema."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bough.cli.arguments import AsJson, Threads, fail, settle_threads
+from bough.cli.arguments import Threads, fail, settle_threads
+from bough.cli.evaluate import show_scores
 from bough.errors import UserError
 from bough.processes import PeerLostError, launched_rank
 from bough.safe_text import shown
@@ -76,6 +76,7 @@ def train(
         raise UserError(f"{recipe} holds rows, not a recipe; write one for it: bough init {recipe}")
     # What is wrong with it is said at once, before torch is loaded.
     experiment = None if recipe is None else Recipe.read(recipe, overrides or ())
+    from bough.inference import config
     from bough.runs.console import for_terminal
     from bough.runs.trackers import tracked
     from bough.training.train import new_folder
@@ -96,7 +97,8 @@ def train(
             run = start(experiment, folder, display=display)
     if launched_rank():
         return
-    _print_scores(run.scores, run.folder)
+    model = config.read(run.model)
+    show_scores(run.scores, str(run.folder), model.tasks, model.facts.model_dump())
     print(shown(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}"))
 
 
@@ -125,40 +127,8 @@ def _interruptible(run: Path) -> Iterator[None]:
         fail(str(failure), 1)
 
 
-def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
-    split: Annotated[str, typer.Option(help="Which rows: dev, test or train.")] = "dev",
-    as_json: AsJson = False,
-    threads: Threads = None,
-) -> None:
-    """Score a run's best model on one of its splits."""
-    settle_threads(threads)
-    from bough.training.train import judge
-
-    scores = judge(run, split, lambda text: print(shown(text), file=sys.stderr))
-    if as_json:
-        print(json.dumps({split: scores}, indent=1))
-    else:
-        _print_scores({split: scores}, run)
-
-
 def schema() -> None:
     """Print the JSON schema of a recipe."""
     from bough.recipe.recipe import schema as make
 
     print(json.dumps(make(), indent=1))
-
-
-def _print_scores(scores: dict[str, Any], folder: Path) -> None:
-    """A table per split, and a word on tasks whose data the encoder has seen before."""
-    from bough.inference import config
-    from bough.recipe.quora_caveat import contaminated
-    from bough.runs.console import print_scores
-
-    print_scores(scores, str(folder))
-    model = config.read(folder.expanduser() / "model")
-    for task in contaminated(model.tasks, model.facts.model_dump()):
-        print(
-            f"The score of {task} is not clean: the encoder saw Quora's duplicate questions "
-            "when it was pretrained."
-        )

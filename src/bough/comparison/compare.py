@@ -20,6 +20,7 @@ from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
 from bough.recipe.quora_caveat import contaminated
 from bough.recipe.recipe import Recipe
+from bough.recipe.tasks import SIGNED
 from bough.runs.predictions import Answers
 from bough.scoring.metrics import AGGREGATES
 
@@ -50,10 +51,12 @@ class Comparison:
         return tuple(v for v in self.variants if v is not self.baseline)
 
     def columns(self) -> list[str]:
-        """Tasks, then the aggregates that some variant has."""
+        """Tasks, then the aggregates that some variant has; where both are the same, one."""
+        signed = any(metric in SIGNED for metric in self.metrics.values())
+        means = AGGREGATES if signed else AGGREGATES[-1:]
         return [
             *self.metrics,
-            *(name for name in AGGREGATES if any(name in row for row in self.scores.values())),
+            *(name for name in means if any(name in row for row in self.scores.values())),
         ]
 
     def difference(self, variant: Variant, column: str) -> Difference | None:

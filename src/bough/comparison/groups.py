@@ -7,6 +7,7 @@ named by whatever differs between them: the plan, or any other key of their reci
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bough.data.tables import READERS
 from bough.errors import UserError, listed, nearest
 from bough.inference import config
 from bough.inference.config import Config
@@ -82,6 +84,12 @@ def find_runs(paths: Iterable[str | Path]) -> list[Run]:
         else:
             parent = inside if inside.is_dir() else path
             folders = [f for f in parent.iterdir() if (f / "recipe.yaml").is_file()]
+            data = [f.name for f in path.iterdir() if f.suffix.lower() in READERS]
+            if not folders and data:
+                raise UserError(
+                    f"{path}: holds data ({listed(sorted(data), 3)}), and no run; name the folders "
+                    "that bough train wrote"
+                )
             if not folders:
                 raise UserError(f"{path}: an empty survey, there is no run in it; run it first")
         for folder in sorted(folders, key=_natural):
@@ -156,7 +164,7 @@ def check_rows(
                 known = listed(list(splits)) or "none"
                 raise UserError(f"{run.folder}: task {name!r} has no {split} rows; it has {known}")
             task = recipe.tasks[name]
-            source = repr((task.train, task.limit.train, recipe.rows))
+            source = repr((_from_run(run, task.train), task.limit.train, recipe.rows))
             for part, key in ((split, ""), ("train", source)):
                 digest = splits.get(part, {}).get("sha256", "")
                 expected, other = first.setdefault((name, part, key), (digest, run))
@@ -165,6 +173,12 @@ def check_rows(
                         f"{run.folder} and {other.folder} have different {part} rows for task "
                         f"{name!r}; only runs on the same data can be compared"
                     )
+
+
+def _from_run(run: Run, value: Any) -> Any:
+    """A path as the run has it: rows that were in memory are files of every run on them."""
+    inside = f"{run.folder.resolve()}{os.sep}"
+    return value.removeprefix(inside) if isinstance(value, str) else value
 
 
 # --- grouping -----------------------------------------------------------------------------------
@@ -177,6 +191,7 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
         for key in [k for k in keys if k in IGNORED or k == "plan" or k.startswith("plan.")]:
             del keys[key]
         keys["plan"] = run.plan  # as it was understood: two spellings are one plan
+        keys |= {key: _from_run(run, value) for key, value in keys.items()}
     groups: dict[str, dict[int, int]] = {}  # recipe without its seed -> seed -> index
     notes = []
     for index, (recipe, keys) in enumerate(zip(recipes, flat, strict=True)):

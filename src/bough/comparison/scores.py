@@ -84,16 +84,17 @@ def score_all(
             if all((v.label, name) in tables for name in names)
         }
         # No two scores are further apart than their metrics reach.
-        reach = (2 if metrics[name] in SIGNED else 1 for name in names)
-        most = sum(w * r for w, r in zip(weights, reach, strict=True))
+        lowest = [-1.0 if metrics[name] in SIGNED else 0.0 for name in names]
+        low = constant + sum(w * end for w, end in zip(weights, lowest, strict=True))
+        high = constant + sum(weights)
         for v in variants:
             if v.label not in chosen:
                 continue
-            score = _score(chosen[v.label], weights, constant, metrics.get(column, ""))
+            score = _score(chosen[v.label], weights, constant, metrics.get(column, ""), (low, high))
             if v is not base and base.label in chosen:
                 pair = (chosen[v.label], v.seeds, chosen[base.label], base.seeds)
                 few = min(len(v.seeds), len(base.seeds))
-                apart = _difference(statistics.difference(*pair, weights), most, few)
+                apart = _difference(statistics.difference(*pair, weights), high - low, few)
                 apart = replace(apart, looks=(looks or {}).get(v.label, 1))
                 score = replace(score, difference=apart)
             scores[v.label][column] = score
@@ -101,13 +102,21 @@ def score_all(
     return scores
 
 
-def _score(tables: Tables, weights: Sequence[float], constant: float, metric: str) -> Score:
+def _score(
+    tables: Tables,
+    weights: Sequence[float],
+    constant: float,
+    metric: str,
+    bounds: tuple[float, float],
+) -> Score:
+    """With an interval that stays where such scores can be."""
     estimate = statistics.mean(tables, weights)
-    low, high = estimate.interval(metric)
+    ends = (end + constant for end in estimate.interval(metric))
+    low, high = (min(max(end, bounds[0]), bounds[1]) for end in ends)
     per_seed = np.sum([w * t.mean(1) for w, t in zip(weights, tables, strict=True)], 0) + constant
     return Score(
         value=estimate.value + constant,
-        interval=(low + constant, high + constant),
+        interval=(low, high),
         error=estimate.error,
         error_of_seeds=estimate.seeds**0.5,
         error_of_examples=estimate.examples**0.5,

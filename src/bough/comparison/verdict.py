@@ -113,12 +113,12 @@ def _unseen(rest: Sequence[tuple[str, Difference]]) -> str:
     """How large the differences look, and how large one would have to be."""
     values = [d.value for _, d in rest]
     low, high = number(min(values), signed=True), number(max(values), signed=True)
-    half = number(min(d.half for _, d in rest))
+    half = number(max(d.half for _, d in rest))
     alone = [label for label, d in rest if d.p is not None and d.p < 0.05]
     only = f"; asked for alone, {and_then(alone)} would show" if 0 < len(alone) < 5 else ""
     if len(rest) == 1:
         return f"{rest[0][0]} {low} ± {half}{only}"
-    return f"{low} to {high}, each ± {half} or more{only}"
+    return f"{low} to {high}, each ± {half} or less{only}"
 
 
 def _seeds(many: int) -> str:

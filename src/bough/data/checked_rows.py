@@ -92,7 +92,6 @@ def _limited(rows: Rows, task: Task, split: Split) -> Rows:
     if most is None or most >= len(rows):
         return rows
     kept = sorted(random.Random(0).sample(range(len(rows)), len(rows))[:most])
-    note = f"{rows.source}: {most:,} of {len(rows):,} rows are used, as limit.{split} says"
     labels: Any = None if rows.labels is None else [rows.labels[i] for i in kept]
     return replace(
         rows,
@@ -100,7 +99,6 @@ def _limited(rows: Rows, task: Task, split: Split) -> Rows:
         labels=labels,
         ids=[rows.ids[i] for i in kept],
         lines=[rows.lines[i] for i in kept],
-        notes=(*rows.notes, note),
         unused=len(rows) - most,
     )
 
@@ -296,18 +294,19 @@ def _encodable(text: str) -> None:
                 f"byte 0x{code - 0xDC00:02x} is not UTF-8; save the file as UTF-8 "
                 "(iconv -f latin1 -t utf-8, if it is Latin-1)"
             ) from None
-        raise _CellError(f"\\u{code:04x} is half a character; mend the text") from None
+        raise _CellError(f"\\u{code:04x} is half a character; fix the text") from None
 
 
 def _label_reader(task: Task) -> Callable[[Any], int | float]:
     """What turns a cell into a class index, or into a number within the range."""
     if task.kind == "classify":
         assert task.labels is not None
-        names = task.labels
-        index = {name: place for place, name in enumerate(names)}
+        names = task.label_values or task.labels
+        # A file may write a class by its name, too; what the recipe says of a value goes first.
+        index = {name: n for part in (task.labels, names) for n, name in enumerate(part)}
 
         def read_class(cell: Any) -> int:
-            if is_missing(cell, task.labels or ()):
+            if is_missing(cell, index):
                 raise _CellError(f"the label is empty; expected one of {listed(names)}")
             place = index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
             if place is None:
@@ -347,9 +346,9 @@ def _sentence(name: str, table: Table, skipped: Sequence[Skipped], use: Use = "n
     first = f"task {name!r}: {table.source} {named(skipped[0], table.unit)}"
     # Rows to be answered come in parts, and an answer to some of them is none.
     if use == "ignored":
-        return f"{first}; mend the file"
+        return f"{first}; fix the file"
     total = len(table.lines) + len(table.broken)
     if len(skipped) == total:
         return f"{first}; none of the {total:,} rows can be used"
-    mend = f"{len(skipped):,} of {total:,} rows {'is' if len(skipped) == 1 else 'are'} bad"
-    return f"{first}; {mend}: mend the file, or set `rows: skip` to go on without"
+    bad = f"{len(skipped):,} of {total:,} rows {'is' if len(skipped) == 1 else 'are'} bad"
+    return f"{first}; {bad}: fix the file, or set `rows: skip` to go on without"

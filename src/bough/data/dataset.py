@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from bough.data import checked_rows
+from bough.data import audit, checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
+from bough.data.tables import check_extra
 from bough.recipe.recipe import Recipe
-from bough.recipe.tasks import Task
+from bough.recipe.tasks import SPLITS, Task
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Data:
 
     @classmethod
     def gather(cls, recipe: Recipe, splits: Sequence[Any] | None = None) -> Data:
+        for task in recipe.tasks.values():
+            for split in SPLITS if splits is None else splits:
+                check_extra(getattr(task, split))
         tasks, gathered = {}, {}
         for name, task in recipe.tasks.items():
             tasks[name], by_split = checked_rows.load(
@@ -35,7 +39,14 @@ class Data:
     def notes(self) -> list[str]:
         """What was skipped or assumed, one sentence each."""
         every = [part for by_split in self.rows.values() for part in by_split.values()]
+        limited = [
+            f"{name} {split} {len(part):,} of {len(part) + part.unused:,}"
+            for name, by_split in self.rows.items()
+            for split, part in by_split.items()
+            if part.unused
+        ]
         return [
+            *([f"of the rows, as `limit` says: {', '.join(limited)}"] if limited else []),
             *(part.report() for part in every if part.skipped),
             *(note for part in every for note in part.notes),
             *(
@@ -45,6 +56,14 @@ class Data:
                 for split, part in by_split.items()
                 if split != "train" and part.repeated
             ),
+        ]
+
+    def noticed(self) -> list[str]:
+        """The classes with their counts, and what is odd about the rows, one sentence each."""
+        return [
+            f"task {name!r}: {note}"
+            for name, by_split in self.rows.items()
+            for note in audit.notes(self.tasks[name], by_split)
         ]
 
     def digests(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -61,6 +80,15 @@ class Data:
             }
             for name, by_split in self.rows.items()
         }
+
+    def changed(
+        self, before: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    ) -> Iterator[tuple[str, str, str]]:
+        """The tasks and splits whose rows are others than these digests' were, and their source."""
+        for name, splits in self.digests().items():
+            for split, known in splits.items():
+                if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
+                    yield name, split, self.rows[name][split].source
 
     def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
         return {

@@ -16,7 +16,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from bough.data import checked_rows, infer_columns
+from bough.data import audit, checked_rows, infer_columns
 from bough.data.checked_rows import Rows
 from bough.data.split import split_off
 from bough.data.tables import Wanted, open_table
@@ -58,11 +58,13 @@ class Written:
     recipe: Path
     tasks: tuple[Drafted, ...]
     files: tuple[Path, ...]
+    noticed: Mapping[str, tuple[str, ...]]  # about each task's rows
 
     def lines(self) -> Iterator[str]:
         for task in self.tasks:
             yield f"{task.name}:"
             yield from (f"  {line}" for line in (*task.says, *task.lost, *task.bad))
+            yield from (f"  {note}" for note in self.noticed[task.name])
             yield from (f"  or: {hint}" for hint in task.hints)
         run = _run(self.recipe, self.tasks)
         yield from ("", f"Written: {', '.join(map(str, self.files))}", "", "Next:")
@@ -88,7 +90,16 @@ def init(
         for label in labels or (None,):
             full_name = f"{name}-{label}" if len(labels) > 1 else name
             unique = _unique(full_name, [task.name for task in drafted])
-            drafted.append(_draft(unique, splits, out, text, label, len(labels) > 1))
+            try:
+                drafted.append(_draft(unique, splits, out, text, label, len(labels) > 1))
+            except UserError as error:
+                plain = [str(file) for file in splits.values() if file.suffix.lower() == ".txt"]
+                if not plain:
+                    raise
+                raise UserError(
+                    f"{error}; {plain[0]} was read as a table with a line of column names: plain "
+                    "lines of text have no labels to learn from"
+                ) from None
     every = {path: content for task in drafted for path, content in task.new.items()}
     new = {path: content for path, content in every.items() if not path.exists()}
     new[out] = _recipe(out, drafted, files)
@@ -96,13 +107,16 @@ def init(
         write_atomically(path, content)
     try:  # as it was written it must be one that trains
         recipe = Recipe.read(out)
-        for name, task in recipe.tasks.items():
-            checked_rows.load(name, task, root=recipe.root, policy=recipe.rows)
+        loaded = {
+            name: checked_rows.load(name, task, root=recipe.root, policy=recipe.rows)
+            for name, task in recipe.tasks.items()
+        }
     except UserError:
         for path in new:  # leave nothing behind that does not work
             path.unlink()
         raise
-    return Written(out, tuple(drafted), tuple(new))
+    noticed = {name: tuple(audit.notes(task, rows)) for name, (task, rows) in loaded.items()}
+    return Written(out, tuple(drafted), tuple(new), noticed)
 
 
 def _may_write(out: Path) -> None:

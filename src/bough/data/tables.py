@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from bough.errors import UserError, nearest, shorten
 from bough.extras import install_line
 from bough.recipe.labels import class_name
 from bough.recipe.sources import Hub, Record
+from bough.recipe.tasks import Task
 from bough.user_paths import check_name, place, unreadable
 
 PART = 1024  # rows of a file that are taken apart at a time
@@ -61,6 +63,12 @@ class Table:
     broken: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what was assumed
     classes: tuple[str, ...] | None = None  # class names the source itself declares
+
+
+def wanted_of(tasks: Iterable[Task]) -> Wanted:
+    """All columns that some of the tasks read."""
+    names = dict.fromkeys(name for task in tasks for name in (*task.columns, task.label))
+    return Wanted(tuple(names), "", False)
 
 
 def open_table(
@@ -217,6 +225,15 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's
     ".json": _json_lines,
     ".parquet": _parquet,
 }
+
+
+def check_extra(source: object) -> None:
+    """Say that a package is missing before anything is read."""
+    if isinstance(source, Hub) and find_spec("datasets") is None:
+        raise _needs_hub_extra(f"{source.hub} is a hub set")
+    parquet = isinstance(source, str) and source.lower().endswith(".parquet")
+    if parquet and find_spec("pyarrow") is None:
+        raise _needs_hub_extra(f"{source} is a Parquet file")
 
 
 def _needs_hub_extra(what: str) -> UserError:

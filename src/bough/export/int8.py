@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from onnxruntime.quantization import quantize_dynamic
 
 from bough.data.checked_rows import Rows
 from bough.data.dataset import Data
-from bough.data.tokens import text_of
 from bough.errors import UserError
+from bough.inference.evaluation import evaluated
 from bough.inference.model import Model
-from bough.model.losses import answers
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
-from bough.scoring.metrics import judged
 
 Tell = Callable[[str], None]
 Scores = dict[str, dict[str, Any]]
@@ -109,12 +106,5 @@ def check(
 
 def dev_scores(model: Model, rows: Mapping[str, Rows]) -> Scores:
     """Each task's scores on its rows, whatever runs the model."""
-    scores = {}
-    for name, labelled in rows.items():
-        task = model.tasks[name]
-        texts = [text_of(parts) for parts in labelled.texts]
-        asked = [(name,)] * len(texts)
-        numbers, outputs = model.outputs(*model.forms(texts, asked), asked)[name]
-        predicted = answers(task, outputs)[0].numpy()[np.argsort(numbers)]
-        scores[name] = judged(task, predicted, np.array(labelled.labels), intervals=True)
+    scores: Scores = evaluated(model, rows).scores["tasks"]
     return scores

@@ -222,11 +222,11 @@ class Head(nn.Module):
 
     def logits(self, outputs: Tensor) -> Tensor:
         """What transformers expects: a softmax of it is the probabilities; or the number itself."""
-        form = self.settings["form"]
+        form, temperature = self.settings["form"], float(self.settings["temperature"])
         if form == "ce":
-            return outputs
+            return outputs / temperature
         if form == "bce":
-            return torch.cat([torch.zeros_like(outputs), outputs], 1)
+            return torch.cat([torch.zeros_like(outputs), outputs], 1) / temperature
         if form == "number":
             low, high = map(float, self.settings["range"])
             return low + outputs * (high - low)
@@ -237,7 +237,7 @@ class Head(nn.Module):
         else:
             second = outputs.clamp(0, 1)
             shares = torch.cat([1 - second, second], 1)
-        return shares.clamp(min=1e-30).log()
+        return shares.clamp(min=1e-30).log() / temperature
 
 
 class BoughPreTrainedModel(PreTrainedModel):

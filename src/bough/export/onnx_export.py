@@ -80,7 +80,8 @@ def write_files(model: MultiTaskModel, folder: Path, int8: bool = False) -> None
         size = sum(file.stat().st_size for file in folder.glob("*.onnx*"))
         facts["cost"] = {**facts["cost"], "bytes_to_serve": size}
     if int8:
-        facts.pop("scores", None)  # those of fp32
+        for key in ("scores", "calibration"):  # those of fp32
+            facts.pop(key, None)
     save_metadata(replace(model, facts=facts), folder)
 
 

@@ -99,6 +99,7 @@ def _head(network: Network, name: str) -> dict[str, Any]:
         "outputs": task.outputs,
         "form": "number" if task.kind == "regress" else task.loss_name,
         "range": task.range,
+        "temperature": task.temperature or 1.0,
         "reads": [read.source for read in network.plan.reading(name)],
         "imports": network.imports[name],
         "reads_as": task.reads_as,

@@ -292,7 +292,8 @@ def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
     """The output layer as transformers reads it.
 
     Of two classes ours has one logit z: theirs get [0, z], whose softmax is our sigmoid. Ours gives
-    a number as its share of the range: theirs is the number itself, the range multiplied in.
+    a number as its share of the range: theirs is the number itself, the range multiplied in. The
+    temperature is divided out, so that their softmax is our probabilities.
     """
     task, output = network.tasks[name], _head(network, name).output
     assert output is not None
@@ -304,7 +305,8 @@ def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
     if task.loss_name == "bce":
         weight = torch.cat([torch.zeros_like(weight), weight])
         bias = torch.cat([torch.zeros_like(bias), bias])
-    return weight, bias
+    temperature = task.temperature or 1.0
+    return weight / temperature, bias / temperature
 
 
 def _named(name: str, linear: nn.Linear) -> Tensors:

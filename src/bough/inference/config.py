@@ -91,6 +91,14 @@ class Pooling(Open):
     reason: str
 
 
+class Calibration(Open):
+    """What one task's temperature did to its probabilities on the dev rows."""
+
+    temperature: float
+    ece_before: float
+    ece: float
+
+
 class Facts(Open):
     """What the card says of the model beside its tasks."""
 
@@ -99,6 +107,7 @@ class Facts(Open):
     saw_quora: bool = False
     examples: list[Annotated[Any, PlainValidator(_example)]] = []
     scores: dict[str, Scores] = {}
+    calibration: dict[str, Calibration] = {}
     cost: Cost | None = None
     data: dict[str, dict[str, Split]] = {}
     training: dict[str, Any] = {}

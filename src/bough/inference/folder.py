@@ -7,6 +7,7 @@ It stands alone: `config.json` (plan, tasks, shape), `tokenizer.json`, a card, a
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def read_metadata(folder: Path) -> tuple[Network, Tokenizer, int, dict[str, Any]
     return network, read_tokenizer(folder, content.shape), content.longest, facts
 
 
-def find(source: str | Path | Run) -> Path:
+def find(source: str | os.PathLike[str] | Run) -> Path:
     """The model folder of a run, a folder itself, or that of a hub id."""
     folder = source.folder if isinstance(source, Run) else Path(source).expanduser()
     for candidate in (folder / "model", folder):

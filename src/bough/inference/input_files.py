@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -33,6 +33,7 @@ class Row(NamedTuple):
     label: str  # what names the row in the answers
     texts: dict[str, Text]  # each task's
     where: str = ""  # the file and the line
+    kept: Mapping[str, Any] = {}  # the row's other columns, where these are to be carried along
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Choice:
     tasks: tuple[str, ...] = ()  # none: all that fit
     text: tuple[str, ...] = ()  # a table's column, or two; none: those of the tasks
     skip: bool = False  # leave out what cannot be read
+    label: str = ""  # a table's column, to judge by; none: those of the tasks
+    abstain: float = 0.0  # a label of a smaller probability is left out
+    keep: bool = False  # carry a table's other columns along
 
     def check(self, model: Model) -> None:
         model.chosen(self.tasks or None)
@@ -77,6 +81,7 @@ class Inputs:
     left_out: LeftOut  # as far as the rows were walked through
     tasks: tuple[str, ...] = ()  # all that some row asks for; none: not known beforehand
     total: int | None = None
+    kept: tuple[str, ...] = ()  # a table's columns that are carried along
 
 
 # --- lines of text -------------------------------------------------------------------------------
@@ -152,7 +157,7 @@ def _lines(
             yield _line(model, raw, number, choice)._replace(where=f"{name}, line {number}")
         except UserError as error:
             if not choice.skip:
-                raise UserError(f"{name}, {error}; mend or remove the line") from None
+                raise UserError(f"{name}, {error}; fix or remove the line") from None
             left_out.add(str(error))
     if not number:
         raise UserError(f"{name}: there is no text in it")
@@ -182,62 +187,91 @@ def _line(model: Model, raw: bytes, number: int, choice: Choice) -> Row:
 def table(model: Model, file: str, choice: Choice) -> Inputs:
     """Every row is looked at before the first is answered, as those of a text file."""
     path = place(file, Path.cwd())
-    readers = _readers(model, choice)
-    columns = tuple(dict.fromkeys(c for task in readers.values() for c in task.columns))
+    able = readers(model, choice)
+    columns = tuple(dict.fromkeys(c for task in able.values() for c in task.columns))
     for part in parts(path, Wanted(columns, "", False)):
         there, notes = part.names, part.notes  # all of them with the last part
     for note in notes:
         print(note, file=sys.stderr)
-    asked = readers if choice.tasks or choice.text else _fitting(readers, file, there)
+    asked = able if choice.tasks or choice.text else fitting(able, file, there)
     wanted = Wanted(tuple(c for c in columns if c in there), "", False)
+    kept = _kept(file, there, asked) if choice.keep else ()
     total = sum(1 for _ in _rows(asked, path, wanted, choice, LeftOut()))
     if not total:
         raise UserError(f"{file}: no row of it can be read")
     left_out = LeftOut()
-    again = _rows(asked, path, wanted, choice, left_out)
-    return Inputs(again, left_out, tuple(asked), total)
+    wanted = replace(wanted, texts=tuple(dict.fromkeys((*wanted.texts, *kept))))
+    again = _rows(asked, path, wanted, choice, left_out, kept)
+    return Inputs(again, left_out, tuple(asked), total, kept)
 
 
-def _readers(model: Model, choice: Choice) -> dict[str, Task]:
+def _kept(file: str, there: Sequence[str], asked: Iterable[str]) -> tuple[str, ...]:
+    """The table's columns, if no answer's is called the same."""
+    for task in asked:
+        for name in (task, f"{task}.score"):
+            if name in there:
+                raise UserError(
+                    f"{file}: has a column {name!r}, as the answers have; rename it, or leave "
+                    "--keep out"
+                )
+    return tuple(name for name in dict.fromkeys(there) if name and name != "id")
+
+
+def readers(model: Model, choice: Choice) -> dict[str, Task]:
     """The tasks that may answer, each with the columns it is to read."""
     chosen = dict.fromkeys(choice.tasks or model.tasks)
+    label = {"label": choice.label} if choice.label else {}
     if not choice.text:
-        return {name: model.tasks[name] for name in chosen}
+        return {name: model.tasks[name].model_copy(update=label) for name in chosen}
     text = choice.text[0] if len(choice.text) == 1 else choice.text
     fit = [name for name in chosen if model.tasks[name].paired == (len(choice.text) == 2)]
     if not fit or (choice.tasks and len(fit) < len(chosen)):
         wrong = next(name for name in chosen if name not in fit)
         what = "a pair: name two columns" if model.tasks[wrong].paired else "one text: name one"
         raise UserError(f"--text {', '.join(choice.text)}: task {wrong!r} judges {what}")
-    return {name: model.tasks[name].model_copy(update={"text": text}) for name in fit}
+    changed = {"text": text, **label}
+    return {name: model.tasks[name].model_copy(update=changed) for name in fit}
 
 
 def _rows(
-    asked: Mapping[str, Task], path: Path, wanted: Wanted, choice: Choice, left_out: LeftOut
+    asked: Mapping[str, Task],
+    path: Path,
+    wanted: Wanted,
+    choice: Choice,
+    left_out: LeftOut,
+    kept: Sequence[str] = (),
 ) -> Iterator[Row]:
     policy: checked_rows.Policy = "skip" if choice.skip else "error"
     for part in parts(path, wanted):
         out: dict[int, Row] = {}
         faults: dict[int, str] = {}
+        others = {name: dict(zip(part.lines, part.columns[name], strict=True)) for name in kept}
         for name, task in asked.items():
             checked = checked_rows.check(name, task, part, policy=policy, use="ignored")
             for bad in checked.skipped:
                 faults.setdefault(bad.line, checked_rows.named(bad, part.unit))
             for line, label, texts in zip(checked.lines, checked.ids, checked.texts, strict=True):
-                row = out.setdefault(line, Row(label, {}, f"{path}, {part.unit} {line}"))
+                more = {column: cells[line] for column, cells in others.items()}
+                row = out.setdefault(line, Row(label, {}, f"{path}, {part.unit} {line}", more))
                 row.texts[name] = text_of(texts)
         for line in sorted(faults.keys() - out.keys()):
             left_out.add(faults[line])
         yield from (out[line] for line in sorted(out))
 
 
-def _fitting(readers: Mapping[str, Task], file: str, there: Sequence[str]) -> dict[str, Task]:
-    """The tasks whose text columns the file has."""
-    asked = {name: task for name, task in readers.items() if set(task.columns) <= set(there)}
+def fitting(
+    able: Mapping[str, Task], file: str, there: Sequence[str], labels: bool = False
+) -> dict[str, Task]:
+    """The tasks whose text columns, and with `labels` whose label's, the file has."""
+
+    def needed(task: Task) -> tuple[str, ...]:
+        return (*task.columns, task.label) if labels else task.columns
+
+    asked = {name: task for name, task in able.items() if set(needed(task)) <= set(there)}
     if not asked:
-        each = "; ".join(f"{n}: {', '.join(t.columns)}" for n, t in readers.items())
-        raise UserError(
-            f"{file}: has the text columns of no task; expected {each}; or say which to read with "
-            "--text COLUMN"
-        )
+        each = "; ".join(f"{name}: {', '.join(needed(task))}" for name, task in able.items())
+        what, how = ("text", "or say which to read with --text COLUMN")
+        if labels:  # asked for from Python, too
+            what, how = ("text and label", "or name those to read, by `text` and `label`")
+        raise UserError(f"{file}: has the {what} columns of no task; expected {each}; {how}")
     return asked

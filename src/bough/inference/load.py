@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -19,7 +20,9 @@ from bough.runs.model_facts import digest
 from bough.runs.run_dir import Run
 
 
-def load(source: str | Path | Run, device: str = "cpu", *, threads: int | None = None) -> Model:
+def load(
+    source: str | os.PathLike[str] | Run, device: str = "cpu", *, threads: int | None = None
+) -> Model:
     """Open a model; a folder of `bough export --onnx` answers through onnxruntime, others by torch.
 
     Args:
@@ -45,7 +48,7 @@ def load(source: str | Path | Run, device: str = "cpu", *, threads: int | None =
     return load_torch(folder, device)
 
 
-def load_torch(source: str | Path | Run, device: str = "cpu") -> MultiTaskModel:
+def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> MultiTaskModel:
     """The model with its weights in torch: to be trained, judged or exported."""
     place = device_of(device)
     folder = find(source)

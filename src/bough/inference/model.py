@@ -40,6 +40,7 @@ class Answer:
         probabilities: Of every class, by its name.
         value: The number, within the label's range; None where the task answers with a class.
         cut: The text is longer than the model reads; only its beginning was judged.
+        abstained: The label's probability is below what was asked for, so there is no label.
 
     Example:
         >>> bough.Answer(value=4.25).plain()
@@ -51,6 +52,13 @@ class Answer:
     probabilities: Mapping[str, float] | None = None
     value: float | None = None
     cut: bool = False
+    abstained: bool = False
+
+    def unless_below(self, least: float) -> Answer:
+        """The same, but without its label where that has a smaller probability."""
+        if self.score is None or self.score >= least:
+            return self
+        return replace(self, label=None, abstained=True)
 
     def plain(self) -> dict[str, Any]:
         """For JSON: without what does not apply, and no more digits than single precision has."""
@@ -99,7 +107,7 @@ def _parts(text: object, number: int) -> tuple[str, ...]:
         "".join(words).encode()
     except UnicodeEncodeError as fault:
         half = f"\\u{ord(fault.object[fault.start]):04x}"
-        raise UserError(f"text {number + 1}: {half} is half a character; mend the text") from None
+        raise UserError(f"text {number + 1}: {half} is half a character; fix the text") from None
     return words
 
 
@@ -163,31 +171,44 @@ class Model(ABC):
 
     @overload  # a text is an iterable of texts to the type checker, too
     def predict(  # type: ignore[overload-overlap]
-        self, texts: Text, tasks: Iterable[str] | str | None = None
+        self, texts: Text, tasks: Iterable[str] | str | None = None, *, abstain: float = 0
     ) -> dict[str, Answer]: ...
     @overload
     def predict(
-        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
+        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None, *, abstain: float = 0
     ) -> list[dict[str, Answer]]: ...
     def predict(
-        self, texts: Text | Iterable[Text], tasks: Iterable[str] | str | None = None
+        self,
+        texts: Text | Iterable[Text],
+        tasks: Iterable[str] | str | None = None,
+        *,
+        abstain: float = 0,
     ) -> dict[str, Answer] | list[dict[str, Answer]]:
         """Answers by task: a dict for one text, a list of them, in order, for several.
 
         Args:
             texts: A text, a pair as a tuple, or any iterable of these.
             tasks: A task's name, or several; else all on one text, or all on pairs.
+            abstain: Answers whose label has a smaller probability come without it.
         """
         if isinstance(texts, str | tuple):
-            return next(self.stream([texts], tasks))
-        return list(self.stream(_several(texts), tasks))
+            return next(self.stream([texts], tasks, abstain=abstain))
+        return list(self.stream(_several(texts), tasks, abstain=abstain))
 
     def stream(
-        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None
+        self,
+        texts: Iterable[Text],
+        tasks: Iterable[str] | str | None = None,
+        *,
+        abstain: float = 0,
     ) -> Iterator[dict[str, Answer]]:
         """Like `predict`, for however many texts: answers come in order, while texts are read."""
         chosen = self.chosen(tasks)
-        return self.answer((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
+        asked = ((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
+        return (
+            {task: answer.unless_below(abstain) for task, answer in answers.items()}
+            for answers in self.answer(asked)
+        )
 
     def answer(
         self, asked: Iterable[tuple[Text, tuple[str, ...]] | None]

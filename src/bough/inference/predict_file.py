@@ -13,10 +13,11 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from bough.errors import UserError
 from bough.files import replacing
+from bough.inference.answer_columns import cells
 from bough.inference.input_files import (
     EVERYTHING,
     TABLES,
@@ -47,15 +48,16 @@ def answer_file(
     model = load(source, threads=threads)
     choice.check(model)
     if Path(file).suffix.lower() in TABLES:
-        _answer(model, table(model, file, choice), target)
+        _answer(model, table(model, file, choice), target, choice.abstain)
         return
-    if choice.text:
-        raise UserError(f"--text is for the columns of a table; {file} has lines")
+    for option in ("text", "keep"):
+        if getattr(choice, option):
+            raise UserError(f"--{option} is for the columns of a table; {file} has lines")
     if file == "-" and target is None:
-        _answer(model, lines_as_written(model, choice), None)
+        _answer(model, lines_as_written(model, choice), None, choice.abstain)
         return
     with text_file(model, file, choice) as rows:
-        _answer(model, rows, target)
+        _answer(model, rows, target, choice.abstain)
 
 
 def _target(out: Path, file: str) -> Path:
@@ -72,8 +74,8 @@ def _target(out: Path, file: str) -> Path:
     return out
 
 
-def _answer(model: Model, asked: Inputs, target: Path | None) -> None:
-    answered = progress(answers(model, asked.rows), asked.total, "answering")
+def _answer(model: Model, asked: Inputs, target: Path | None, abstain: float) -> None:
+    answered = progress(answers(model, asked.rows, abstain), asked.total, "answering")
     if target is None:
         try:
             _, cut = _write(answered, _JSONL(sys.stdout))
@@ -83,7 +85,7 @@ def _answer(model: Model, asked: Inputs, target: Path | None) -> None:
     else:
         with replacing(target) as file:
             jsonl = target.suffix == ".jsonl"
-            rows, cut = _write(answered, _JSONL(file) if jsonl else _CSV(file, model, asked.tasks))
+            rows, cut = _write(answered, _JSONL(file) if jsonl else _CSV(file, model, asked))
         print(f"{rows:,} {'row' if rows == 1 else 'rows'} answered: {target}", file=sys.stderr)
     if cut:
         print(f"cut after {model.longest:,} tokens: {cut:,} of them", file=sys.stderr)
@@ -91,17 +93,19 @@ def _answer(model: Model, asked: Inputs, target: Path | None) -> None:
         print(asked.left_out, file=sys.stderr)
 
 
-def _write(rows: Iterable[tuple[str, dict[str, Answer]]], writer: _JSONL | _CSV) -> tuple[int, int]:
+def _write(rows: Iterable[tuple[Row, dict[str, Answer]]], writer: _JSONL | _CSV) -> tuple[int, int]:
     """How many rows there were, and in how many a text was cut."""
     count = cut = 0
-    for label, answered in rows:
-        writer.write(label, answered)
+    for row, answered in rows:
+        writer.write(row, answered)
         count += 1
         cut += any(answer.cut for answer in answered.values())
     return count, cut
 
 
-def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, dict[str, Answer]]]:
+def answers(
+    model: Model, asked: Iterable[Row | None], abstain: float = 0
+) -> Iterator[tuple[Row, dict[str, Answer]]]:
     """Each row's answers; a text that several tasks ask about is encoded once."""
     waiting: deque[Row] = deque()  # rows whose texts the model has taken and not yet answered
 
@@ -124,7 +128,7 @@ def answers(model: Model, asked: Iterable[Row | None]) -> Iterator[tuple[str, di
             if not answer.finite:
                 sentence = f"task {task!r} answers {answer.number}; train the model again"
                 raise UserError(f"{row.where}: {sentence}")
-        yield row.label, {task: merged[task] for task in row.texts}
+        yield row, {task: merged[task].unless_below(abstain) for task in row.texts}
 
 
 # --- what is written -----------------------------------------------------------------------------
@@ -135,10 +139,13 @@ class _JSONL:
         self.file = file
         self.live = file is sys.stdout  # someone may be waiting for the next line
 
-    def write(self, label: str, answered: dict[str, Answer]) -> None:
-        row = {"id": label} | {task: answer.plain() for task, answer in answered.items()}
+    def write(self, row: Row, answered: dict[str, Answer]) -> None:
+        answers = {task: answer.plain() for task, answer in answered.items()}
+        written = json.dumps(
+            {"id": row.label, **row.kept, **answers}, ensure_ascii=False, default=str
+        )
         # JSON leaves some control characters bare; as its own escapes they are read back the same.
-        line = C1_CONTROLS.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(row, ensure_ascii=False))
+        line = C1_CONTROLS.sub(lambda m: f"\\u{ord(m[0]):04x}", written)
         self.file.write(line + "\n")
         if self.live:
             self.file.flush()
@@ -147,22 +154,24 @@ class _JSONL:
 class _CSV:
     """A column per task with the label or value, and one with the label's probability."""
 
-    def __init__(self, file: TextIO, model: Model, tasks: Iterable[str]):
+    def __init__(self, file: TextIO, model: Model, asked: Inputs):
+        self.kept = asked.kept
         self.columns = [
             column
-            for task in tasks
+            for task in asked.tasks
             for column in ([task, f"{task}.score"] if model.tasks[task].labels else [task])
         ]
         self.table = csv.writer(file, lineterminator="\n")
-        self.table.writerow(["id", *self.columns])
+        self.table.writerow(["id", *map(sheet_cell, self.kept), *self.columns])
 
-    def write(self, label: str, answered: dict[str, Answer]) -> None:
-        cells: dict[str, Any] = {}
-        for task, answer in answered.items():
-            name = sheet_cell(answer.label or "")
-            cells[task] = name if answer.value is None else f"{answer.value:.4f}"
-            if answer.score is not None:
-                cells[f"{task}.score"] = f"{answer.score:.4f}"
+    def write(self, row: Row, answered: dict[str, Answer]) -> None:
+        found = cells(answered)
+        kept = ("" if (cell := row.kept[name]) is None else str(cell) for name in self.kept)
+        answers = (found.get(column) for column in self.columns)
         self.table.writerow(
-            [sheet_cell(label), *(cells.get(column, "") for column in self.columns)]
+            [
+                sheet_cell(row.label),
+                *map(sheet_cell, kept),
+                *(f"{a:.4f}" if isinstance(a, float) else sheet_cell(a or "") for a in answers),
+            ]
         )

@@ -165,9 +165,11 @@ class MultiTaskModel(Model):
         return MultiTaskModel(network, self.tokenizer, self.longest, facts)
 
 
-def untrained_model(recipe: Recipe, data: Data) -> tuple[MultiTaskModel, list[str]]:
+def untrained_model(
+    recipe: Recipe, data: Data, encoder: pretrained.Encoder | None = None
+) -> tuple[MultiTaskModel, list[str]]:
     """The untrained model of a recipe, and what there is to say about its encoder."""
-    encoder = pretrained.load(recipe.encoder)
+    encoder = encoder or pretrained.load(recipe.encoder)
     tasks = encoder.pooling.resolve(data.tasks)
     plan = plan_of(recipe.plan, tasks, encoder.shape)
     network = Network.pretrained(plan, tasks, encoder, recipe.training.seed)

@@ -8,6 +8,8 @@ another's; answers come back in the label's own range.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,6 +18,7 @@ from bough.recipe.tasks import Task
 
 # On labels brought to [0, 1] an error is rarely above 1, where torch's default would never bend.
 _HUBER = 0.1
+SMALLEST = 1e-30  # a probability below it is taken for it: its logarithm is a number
 
 
 def loss(
@@ -55,6 +58,16 @@ def loss(
     return each.mean()
 
 
+def ignorant_loss(task: Task) -> float:
+    """What an answer costs that knows nothing: all classes alike; a number at its far end."""
+    match task.loss_name:
+        case "ce":
+            return math.log(task.classes)
+        case "bce" | "ordinal":
+            return math.log(2)
+    return 1.0
+
+
 def answers(task: Task, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
     """What the outputs say: values `[n]` in the label's range, or class indices `[n]` together
     with the probabilities `[n, classes]`; the class is always the likeliest."""
@@ -77,7 +90,15 @@ def answers(task: Task, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
         case _:
             positive = outputs.clamp(0, 1)
             probabilities = torch.cat([1 - positive, positive], 1)
-    return probabilities.argmax(1), probabilities
+    best = probabilities.argmax(1)
+    return best, probabilities if task.temperature is None else tempered(
+        probabilities, task.temperature
+    )
+
+
+def tempered(probabilities: Tensor, temperature: float) -> Tensor:
+    """The probabilities at this temperature: their order is the same."""
+    return (probabilities.clamp(min=SMALLEST).log() / temperature).softmax(1)
 
 
 def class_weights(task: Task, labels: Tensor) -> Tensor | None:

@@ -170,7 +170,7 @@ class Shape:
         return shape
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Sizes that do not go together: the one to mend, and a sentence."""
+        """Sizes that do not go together: the one to fix, and a sentence."""
         if self.family not in FAMILIES:
             yield "family", f"{self.family!r} is not one of {', '.join(FAMILIES)}"
             return

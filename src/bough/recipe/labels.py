@@ -65,10 +65,14 @@ def _class_keys(value: object) -> object:
     return {class_name(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
-Classes = Annotated[
+_LIST = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+_NAMES = {"type": "object", "additionalProperties": _LIST["items"]}
+Classes = Annotated[tuple[str, ...], BeforeValidator(_class_names), WithJsonSchema(_LIST)]
+# Also {what files write: what it is called}, which the task takes apart.
+NamedClasses = Annotated[
     tuple[str, ...],
     BeforeValidator(_class_names),
-    WithJsonSchema({"type": "array", "items": {"type": ["string", "number", "boolean"]}}),
+    WithJsonSchema({"anyOf": [_LIST, _NAMES]}),
 ]
 ClassWeights = Annotated[
     Annotated[Literal["balanced"], Tag("<word>")]

@@ -189,7 +189,7 @@ class RawSettings:
         first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
         context = first.get("ctx", {})
         path = (*self._path(first["loc"]), *context.get("at", ()))
-        more = f" ({len(errors) - 1} more to mend after that)" if len(errors) > 1 else ""
+        more = f" ({len(errors) - 1} more to fix after that)" if len(errors) > 1 else ""
         return UserError(f"{self.where(path)}: {self._sentence(first, path)}{more}")
 
     def _path(self, places: Sequence[str | int]) -> yaml.Path:

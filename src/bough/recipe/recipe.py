@@ -318,7 +318,8 @@ class Recipe(Consistent):
         for split in SPLITS:
             file = getattr(task, split)
             if isinstance(file, str) and not os.path.exists(place(file, folder)):
-                places = (place(file, candidate) for candidate in self._candidates())
+                beside = [] if self._folder is None else [self._folder.absolute()]
+                places = (place(file, folder) for folder in (*self._candidates(), *beside))
                 other = next(filter(os.path.exists, places), None)
                 if other is not None:
                     elsewhere[split] = str(other)

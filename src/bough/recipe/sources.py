@@ -6,9 +6,18 @@ from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
 
-from bough.errors import nearest, shorten
+from bough.errors import UserError, nearest, shorten
 from bough.recipe.labels import Classes
 
 
@@ -65,14 +74,36 @@ def _plain(value: object) -> object:
 
 
 def _source(value: object) -> object:
-    """Lay in-memory data out as rows: a list of dicts or tuples, or a dict of columns."""
+    """Lay in-memory data out as rows: a list of dicts or tuples, columns, or a frame."""
     if isinstance(value, PathLike):
         return fspath(value)
+    value = _columns_of(value)
     if isinstance(value, Mapping) and "hub" not in value:
         return _from_columns(value)
     if isinstance(value, list | tuple):
         return tuple(_record(number, row) for number, row in enumerate(value, 1))
     return value
+
+
+def _columns_of(value: Any) -> Any:
+    """A frame of pandas or polars, an Arrow table or a set of `datasets` as columns; none of these
+    libraries need be there."""
+    library = type(value).__module__.partition(".")[0]
+    if library == "pyarrow" and hasattr(value, "to_pydict"):
+        return value.to_pydict()
+    if library not in ("pandas", "polars", "datasets") or not hasattr(value, "to_dict"):
+        return value
+    options: dict[str, dict[str, Any]] = {
+        "pandas": {"orient": "list"}, "polars": {"as_series": False}, "datasets": {}
+    }  # fmt: skip
+    columns = value.to_dict(**options[library])
+    for name, feature in getattr(value, "features", {}).items():
+        if classes := getattr(feature, "names", None):  # numbers that stand for names
+            columns[name] = [
+                classes[cell] if isinstance(cell, int) and cell >= 0 else None
+                for cell in columns[name]
+            ]
+    return columns
 
 
 def _from_columns(value: Mapping[object, object]) -> tuple[Record, ...]:
@@ -115,3 +146,13 @@ Source = Annotated[
     Discriminator(_source_form),
     BeforeValidator(_source),
 ]
+
+
+def as_source(value: object, called: str) -> Source:
+    """Rows that were given outside a recipe, as one would take them; a UserError if it is none."""
+    try:
+        source: Source = TypeAdapter(Source).validate_python(value)
+    except ValidationError as fault:
+        reason = fault.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UserError(f"{called}: {reason} (found {shorten(value)})") from None
+    return source

@@ -7,13 +7,13 @@ finds them in the data and returns the task with `labels` filled in.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from bough.errors import UserError, listed, nearest
-from bough.recipe.labels import Classes, ClassWeights
+from bough.recipe.labels import Classes, ClassWeights, NamedClasses
 from bough.recipe.sources import Limit, Source
 from bough.recipe.validation import Consistent
 
@@ -82,8 +82,13 @@ class Task(Consistent):
         default_factory=Limit,
         description="Most rows of each split, drawn once and for all; null takes all of them.",
     )
-    labels: Classes | None = Field(
-        None, description="The classes, in order; found in the train rows if left out."
+    labels: NamedClasses | None = Field(
+        None,
+        description="The classes, in order; found in the train rows if left out. Or with the names "
+        "that answers have: {0: negative, 1: positive}.",
+    )
+    label_values: Classes | None = Field(
+        None, description="What the files write for these classes; `labels` with names sets it."
     )
     range: Annotated[tuple[float, float], BeforeValidator(_ends)] | None = Field(
         None, description="Lowest and highest label of a regress task."
@@ -123,10 +128,25 @@ class Task(Consistent):
     class_weights: ClassWeights | None = Field(
         None, description="Weight of each class in the loss: balanced, or {class: weight}."
     )
+    temperature: float | None = Field(
+        None,
+        gt=0,
+        description="Softens the probabilities of a classify task (above 1) or sharpens them; left "
+        "out, it is fitted to the dev rows at the end of training. No answer changes by it.",
+    )
     metric: Metric = Field(
         "auto", description="The score that counts; auto is accuracy, or pearson for numbers."
     )
     weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_names_apart(cls, settings: Any) -> Any:
+        """`labels: {0: negative}` is the class `negative`, which files write as 0."""
+        labels = settings.get("labels") if isinstance(settings, Mapping) else None
+        if not isinstance(labels, Mapping):
+            return settings
+        return {**settings, "labels": [*labels.values()], "label_values": [*labels]}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -207,8 +227,8 @@ class Task(Consistent):
             yield "features", f"one is named twice in {', '.join(self.features)}"
 
     def _regress_problems(self) -> Iterator[tuple[str, str]]:
-        for key, default in (("labels", None), ("class_weights", None), ("smoothing", 0.0)):
-            if getattr(self, key) != default:
+        for key in ("labels", "label_values", "class_weights", "smoothing", "temperature"):
+            if getattr(self, key) != Task.model_fields[key].default:
                 yield key, "this is for classify tasks; leave it out, or set `kind: classify`"
         if self.range is not None and not self.range[0] < self.range[1]:
             low, high = self.range
@@ -217,7 +237,9 @@ class Task(Consistent):
     def _classify_problems(self) -> Iterator[tuple[str, str]]:
         if self.range is not None:
             yield "range", "this is for regress tasks; leave it out, or set `kind: regress`"
-        labels = self.labels
+        labels, values = self.labels, self.label_values
+        if values is not None and len(set(values)) != len(labels or ()):
+            yield "label_values", "each class in `labels` needs one value of its own, in order"
         if labels is None:
             return
         repeated = [name for name, times in Counter(labels).items() if times > 1]

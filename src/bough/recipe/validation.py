@@ -13,7 +13,7 @@ TASK_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def misfit(sentence: str, *at: str | int) -> PydanticCustomError:
-    """What a validator raises about settings that do not go together, and the key to mend."""
+    """What a validator raises about settings that do not go together, and the key to fix."""
     # The sentence is passed as a value, because braces in it would be taken for places to fill.
     return PydanticCustomError("misfit", "{sentence}", {"sentence": sentence, "at": at})
 
@@ -28,5 +28,5 @@ class Consistent(BaseModel):
         return self
 
     def _problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """What does not go together: where to mend it, and a sentence."""
+        """What does not go together: where to fix it, and a sentence."""
         raise NotImplementedError

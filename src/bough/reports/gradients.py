@@ -63,7 +63,7 @@ def _map(lines: Sequence[dict[str, Any]], pair: str, label: str) -> Figure:
         heads[column[step]] = whole(step)
     a, _, b = pair.partition("+")
     mean, reach = float(np.nanmean(means)), max(0.1, float(np.nanquantile(np.abs(means), 0.98)))
-    note = f"mean {number(mean, 2, signed=True)}, full colour at ±{number(reach, 2)}"
+    note = f"mean {number(mean, 2, signed=True)}, full colour from {number(reach, 2)}"
     title = f"{label}: cosine between the gradients of {a} and {b}, per place over steps"
     return Figure(
         f"{a} and {b}", note, plots.heat(means, heads, places, "step", title, reach=reach)

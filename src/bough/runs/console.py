@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live panel in a terminal, plain lines elsewhere."""
+"""What a person sees while a run goes on: a live panel, a notebook's line, or a log's lines."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
+from bough.formatting import duration
 from bough.safe_text import shown
 
 T = TypeVar("T")
+BAR = 24  # characters of a notebook's progress bar
 NO_METRICS = ("metric", "loss", "rows", "interval")
 
 
@@ -39,6 +41,11 @@ class Moment:
     passes: Mapping[str, float]  # over each task's training set
     lr: float
     tokens_per_second: float
+
+    @property
+    def known_losses(self) -> str:
+        """Of the tasks whose turn has come."""
+        return "  ".join(f"{n} {x:.3f}" for n, x in self.losses.items() if x == x)
 
 
 class Display(Protocol):
@@ -62,17 +69,23 @@ class Silent:
 
 
 def by_metric(scores: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """Each task's score by task and metric, then both aggregates, as far as they are there."""
+    """Each task's score by task and metric, then the aggregates, as far as they are there."""
     by_task = {
         (name, str(score["metric"])): score[score["metric"]]
         for name, score in scores.get("tasks", {}).items()
         if score.get("metric") in score
     }
-    return by_task | {(n, "mean"): scores[n] for n in ("raw", "normalised") if n in scores}
+    return by_task | {(name, "mean"): value for name, value in means(scores).items()}
+
+
+def means(scores: Mapping[str, Any]) -> dict[str, float]:
+    """Both aggregates; where no metric runs from -1 to 1 they are the same, and told once."""
+    found = {name: scores[name] for name in ("raw", "normalised") if name in scores}
+    return {"mean": scores["raw"]} if len({*found.values()}) < len(found) else found
 
 
 def one_line(scores: Mapping[str, Any]) -> str:
-    """Each task's first metric, and both aggregates."""
+    """Each task's first metric, and the aggregates."""
     return "  ".join(f"{name} {value:.3f}" for (name, _), value in by_metric(scores).items())
 
 
@@ -89,20 +102,57 @@ class Lines(_Speaking):
     def __init__(self, every: float = 10.0):
         self.every = every
         self.next = 0.0
+        self.began: tuple[float, int] | None = None  # when the first step was seen, and which
 
     def say(self, text: str) -> None:
         print(shown(text), file=sys.stderr, flush=True)
 
     def step(self, moment: Moment) -> None:
         now = time.monotonic()
+        if self.began is None or moment.step < self.began[1]:  # a phase counts from 1
+            self.began = now, moment.step
         if now < self.next and moment.step < moment.steps:
             return
         self.next = now + self.every
-        losses = "  ".join(f"{n} {x:.3f}" for n, x in moment.losses.items() if x == x)
+        self.tell(moment, self._left(now, moment))
+
+    def tell(self, moment: Moment, left: str) -> None:
         self.say(
             f"step {moment.step}/{moment.steps}  epoch {moment.epoch:.2f}{moment.phase}  "
-            f"loss {losses}  {moment.tokens_per_second:,.0f} tokens/s"
+            f"loss {moment.known_losses}  {moment.tokens_per_second:,.0f} tokens/s{left}"
         )
+
+    def _left(self, now: float, moment: Moment) -> str:
+        """How long the other steps will take, at the pace so far."""
+        assert self.began is not None
+        began, first = self.began
+        done, steps = moment.step - first, moment.steps - moment.step
+        return f"  {duration((now - began) / done * steps)} left" if done and steps else ""
+
+
+class Notebook(Lines):
+    """The same lines below a notebook's cell, the latest in place of the one before."""
+
+    def __init__(self, every: float = 0.5):
+        super().__init__(every)
+        self.shown: Any = None  # IPython's handle of what is replaced
+
+    def say(self, text: str) -> None:
+        print(shown(text), flush=True)
+
+    def tell(self, moment: Moment, left: str) -> None:
+        from IPython.display import display
+
+        done = round(BAR * moment.step / moment.steps)
+        line = (
+            f"{'█' * done}{'░' * (BAR - done)} {moment.step}/{moment.steps}  "
+            f"epoch {moment.epoch:.2f}{moment.phase}  loss {moment.known_losses}{left}"
+        )
+        content = {"text/plain": shown(line)}
+        if self.shown is None:
+            self.shown = display(content, raw=True, display_id=True)
+        else:
+            self.shown.update(content, raw=True)
 
 
 class Panel(_Speaking):
@@ -130,7 +180,8 @@ class Panel(_Speaking):
         loss_column, passes = (Column(name, justify="right") for name in ("loss", "passes"))
         table = Table("", loss_column, passes, box=None, padding=(0, 2), show_edge=False)
         for task, loss in moment.losses.items():
-            table.add_row(shown(task), f"{loss:.3f}", f"{moment.passes[task]:.2f}")
+            seen = f"{loss:.3f}" if loss == loss else "-"  # its turn has not come yet
+            table.add_row(shown(task), seen, f"{moment.passes[task]:.2f}")
         self.progress.update(
             self.bar,
             total=moment.steps,
@@ -166,9 +217,9 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
             between = " - ".join(f"{end:.3f}" for end in score.get("interval", ()))
             value, number = f"{score[metric]:.3f}", f"{score['rows']:,}"
             table.add_row(shown(name), metric, value, between, number, others)
-        means = f"raw {judged['raw']:.3f}   normalised {judged['normalised']:.3f}"
         console.print(table)
-        console.print(means, highlight=False)
+        told = "   ".join(f"{name} {value:.3f}" for name, value in means(judged).items())
+        console.print(told, highlight=False)
 
 
 def progress(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:
@@ -179,5 +230,14 @@ def progress(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:
 
 
 def for_terminal() -> Display:
-    """A panel where someone watches, lines where a file does."""
+    """A panel or a notebook's line where someone watches, lines where a file does."""
+    if _in_notebook():
+        return Notebook()
     return Panel() if sys.stderr.isatty() else Lines()
+
+
+def _in_notebook() -> bool:
+    """Whether this process is the kernel of one."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config

@@ -14,6 +14,7 @@ from typing import Any
 from bough.data.checked_rows import Rows
 from bough.recipe.sources import Hub, Source
 from bough.recipe.tasks import Task
+from bough.runs.memory_rows import is_stored
 
 Facts = Mapping[str, Any]
 SHORT = 120  # characters of an example, both texts of a pair together
@@ -33,7 +34,7 @@ def data_of(tasks: Mapping[str, Task], rows: Mapping[str, Mapping[str, Rows]]) -
 
 def _called(source: Source | None) -> str:
     match source:
-        case str():
+        case str() if not is_stored(source):
             return PurePath(source).name
         case Hub():
             return PurePath(source.hub).name if source.hub.startswith("/") else source.hub
@@ -69,8 +70,7 @@ def of_part(facts: Facts, tasks: Mapping[str, Task], parameters: int) -> dict[st
     if "scores" in facts:
         scores = facts["scores"].items()
         changed["scores"] = {split: {"tasks": kept(judged["tasks"])} for split, judged in scores}
-    if "data" in facts:
-        changed["data"] = kept(facts["data"])
+    changed |= {key: kept(facts[key]) for key in ("data", "calibration") if key in facts}
     if facts.get("cost"):  # the time and the memory were spent on all tasks together
         changed["cost"] = {"parameters": parameters, "bytes_to_serve": 4 * parameters}
     rest = {key: value for key, value in facts.items() if key != "sha256"}  # of all weights

@@ -30,6 +30,18 @@ from bough.runs.lock import locked
 class Run:
     """A run directory, open for reading: scores, cost, log, and where its model is.
 
+    Attributes:
+        folder: The directory itself.
+        name: The directory's name.
+        finished: Whether it came to its end; before, it has neither scores nor cost.
+        plan: The plan's one-line text.
+        scores: By split: each task's metrics under `tasks`, and the means `raw` and `normalised`.
+        cost: Seconds, peak memory, parameters, bytes to serve, FLOPs per example.
+        environment: Machine, versions, and the digests of the rows and the encoder.
+        recipe_file: The recipe, complete; `bough.Recipe.read` reads it.
+        model: The model's folder; `bough.load(run)` opens it.
+        checkpoint: What `bough.resume` goes on from.
+
     Example:
         >>> run = bough.Run.open("runs/first")
         >>> sorted(run.scores["dev"]["tasks"])
@@ -144,8 +156,8 @@ class Writer:
         writer = cls(folder)
         if writer.run.recipe_file.exists():
             writer.close()
-            how = "it is finished" if writer.run.finished else f"go on with --resume {folder}"
-            raise UserError(f"{folder}: has a run already ({how}); choose another place with -o")
+            how = "it is finished" if writer.run.finished else "it can be resumed"
+            raise UserError(f"{folder}: has a run already ({how}); choose another place for this")
         return writer
 
     @classmethod

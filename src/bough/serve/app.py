@@ -134,8 +134,9 @@ def _add_predict(router: APIRouter, model: Model, batcher: Microbatcher, limits:
     request_type = schemas.request_type(model.tasks, limits)
     bodies = BodyReader(limits)
 
-    def parse(body: bytes) -> list[Query]:
-        return _queries(request_type.model_validate_json(body), model)
+    def parse(body: bytes) -> tuple[list[Query], float]:
+        asked = request_type.model_validate_json(body)
+        return _queries(asked, model), asked.abstain
 
     # FastAPI would read a declared body without limits, and before it asks for the key.
     @router.post(
@@ -156,7 +157,7 @@ def _add_predict(router: APIRouter, model: Model, batcher: Microbatcher, limits:
         Answers come in the order of the texts.
         """
         deadline = asyncio.get_running_loop().time() + limits.timeout
-        queries = await bodies.read(request, deadline, parse)
+        queries, abstain = await bodies.read(request, deadline, parse)
         try:
             job = batcher.submit(queries)
             async with asyncio.timeout_at(deadline):
@@ -170,8 +171,12 @@ def _add_predict(router: APIRouter, model: Model, batcher: Microbatcher, limits:
             sentence = f"no answer within {limits.timeout:g} s; try again later"
             raise errors.unavailable(sentence, batcher.retry_after()) from None
         queued, computed = 1e3 * (job.begun - job.arrived), 1e3 * (job.done - job.begun)
+        answered = [
+            {task: answer.unless_below(abstain).plain() for task, answer in answers.items()}
+            for answers in job
+        ]
         return Response(
-            to_json({"answers": [{t: a.plain() for t, a in answers.items()} for answers in job]}),
+            to_json({"answers": answered}),
             media_type="application/json",
             headers={"server-timing": f"queue;dur={queued:.2f}, model;dur={computed:.2f}"},
         )

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import HTTPException
 from pydantic import ValidationError
 
+from bough.errors import shorten
 from bough.inference.model import Model
 from bough.serve.schemas import SHOWN, Problem
 
@@ -61,6 +62,8 @@ def explain(error: ValidationError, model: Model) -> HTTPException:
         case [_, "tasks", *place]:
             what = "a list of other things" if place else _kind(value)
             why = f"tasks is {what}; expected a list of names, or nothing for all"
+        case [_, "abstain"]:
+            why = f"abstain is {shorten(value)}; expected a probability from 0 to 1"
         case ["string_too_long", _, int(number), *_]:
             most = first["ctx"]["max_length"]
             why = f"text {number + 1} has {len(value):,} characters; at most {most:,} are taken"

@@ -31,12 +31,18 @@ INK = r"[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u300
 Share = Annotated[float, Field(ge=0, le=1.0001)]  # the last digit of a float
 CUT = "The text is longer than the model reads; only its beginning was judged."
 
+ABSTAINED = "The label's probability is below `abstain`, so that there is no label."
+
 
 class PredictRequest(BaseModel, extra="forbid"):
     """Texts, and pairs as lists of two, with the tasks that are to answer them."""
 
     texts: list[Text]
     tasks: list[str] | None = None
+    abstain: Annotated[
+        float,
+        Field(ge=0, le=1, strict=True, description="Labels of a smaller probability are left out."),
+    ] = 0
 
     @model_validator(mode="before")
     @classmethod
@@ -99,7 +105,12 @@ def _answer_type(name: str, task: Task) -> Any:
         label: Any = Literal[tuple(task.labels or ())]
         every = Field(min_length=len(task.labels or ()))  # as there are no others
         shares = Annotated[dict[label, Share], every]
-        fields = {"label": label, "score": Share, "probabilities": shares}
+        fields = {
+            "label": NotRequired[label],
+            "score": Share,
+            "probabilities": shares,
+            "abstained": NotRequired[Annotated[bool, Field(description=ABSTAINED)]],
+        }
     fields["cut"] = NotRequired[Annotated[bool, Field(description=CUT)]]
     answer: Any = TypedDict(f"{name} answer", fields)  # type: ignore[misc]
     return with_config(extra="forbid")(answer)

@@ -17,10 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from bough.errors import UserError
+from bough.formatting import duration, number
 from bough.runs.console import by_metric, one_line, plain_console
 from bough.runs.run_dir import Run
 from bough.safe_text import shown
-from bough.scoring.metrics import AGGREGATES
 from bough.survey.cells import RunSpec
 
 OUTCOMES = ("done", "failed", "pruned", "stopped")
@@ -100,13 +100,15 @@ class Progress:
     def table(self) -> Table:
         """A line per cell: how many runs, and the means of their dev scores."""
         table = Table(box=SIMPLE_HEAD, title=shown(self.title), title_justify="left")
+        if any(len(runs) > 1 for runs in self.cells.values()):
+            table.caption = "Means; in brackets the lowest and the highest run."
+            table.caption_justify = "left"
         table.add_column("cell", no_wrap=True)
         table.add_column("runs", justify="right")
-        means = [(name, "mean") for name in AGGREGATES]
         cells = {cell: [by_metric(scores) for scores in runs] for cell, runs in self.cells.items()}
         # A task that cells judge differently has a column for each of its metrics.
         judged = [key for runs in cells.values() for scores in runs for key in scores]
-        columns = [*dict.fromkeys(key for key in judged if key not in means), *means]
+        columns = sorted(dict.fromkeys(judged), key=lambda key: key[1] == "mean")  # these last
         for name, metric in columns:
             table.add_column(f"{name}\n{metric}", justify="right")
         for cell, runs in cells.items():
@@ -152,16 +154,8 @@ class LiveProgress(Progress):
         return f"step {step}{f' of {steps}' if steps else ''}  {scores}"
 
 
-def duration(seconds: float) -> str:
-    """As people say it: 45 s, 12 min, 2 h 5 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def _spread(values: Sequence[float]) -> str:
     if not values:
         return ""
-    spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.3f}{spread}"
+    spread = f" ({number(min(values))} to {number(max(values))})" if len(values) > 1 else ""
+    return f"{number(statistics.mean(values))}{spread}"

@@ -1,29 +1,24 @@
-"""A run from outside: started, gone on with, and judged once more."""
+"""A run from outside: started, and gone on with."""
 
 from __future__ import annotations
 
 import io
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.files import DiskFullError
-from bough.inference.load import load_torch
 from bough.plan.encoder_pooling import BEFORE_AUTO
 from bough.processes import Processes, joined, restarted
 from bough.recipe.recipe import Recipe
-from bough.recipe.tasks import SPLITS
-from bough.runs.console import Display, Silent, progress
+from bough.runs.console import Display, Silent, for_terminal
 from bough.runs.run_dir import Onlooker, Run, Writer
-from bough.runs.unchanged import changed_rows
-from bough.scoring.evaluate import predict, score
 from bough.training.trainer import FORM, Failed, Trainer
 
 
@@ -32,6 +27,8 @@ def train(
     out: str | os.PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     display: Display | None = None,
+    *,
+    progress: bool = False,
 ) -> Run:
     """Train what a recipe says.
 
@@ -40,6 +37,7 @@ def train(
         out: The run's directory; else `runs/RECIPE'S-NAME`.
         overrides: Settings `a.b=c`, as those of `bough train --set`.
         display: What is told of every step; nothing by default.
+        progress: Show how it goes, as `bough train` does; in a notebook below the cell.
 
     Returns:
         The finished run; `bough.load` opens its model.
@@ -54,22 +52,26 @@ def train(
     """
     resolved = Recipe.read(recipe, overrides).anchored()
     chosen = Path(out).expanduser() if out is not None else new_folder(recipe)
+    watched = display or (for_terminal() if progress else Silent())
     with joined() as processes:
         folder = Path(processes.hand_out_bytes(str(chosen).encode()).decode())
         if restarted() and Run(folder).recipe_file.is_file():
-            return _go_on(Run(folder), display, processes)
+            return _go_on(Run(folder), watched, processes)
         writer = Writer.start(folder) if processes.first else Onlooker(folder)
-        with _closing(writer, display, processes) as shown, _threads(resolved.threads):
+        with _closing(writer, watched, processes) as shown, _threads(resolved.threads):
             Trainer(resolved, writer, shown, None, processes).run()
     return writer.run
 
 
-def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Run:
+def resume(
+    folder: str | os.PathLike[str], display: Display | None = None, *, progress: bool = False
+) -> Run:
     """Go on with a run that was stopped or killed, as if nothing had happened.
 
     Args:
         folder: The run's directory.
         display: What is told of every step; nothing by default.
+        progress: Show how it goes, as `bough train` does; in a notebook below the cell.
 
     Example:
         >>> bough.resume("runs/stopped").finished
@@ -79,10 +81,10 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
     if run.finished:
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
     with joined() as processes:
-        return _go_on(run, display, processes)
+        return _go_on(run, display or (for_terminal() if progress else Silent()), processes)
 
 
-def _go_on(run: Run, display: Display | None, processes: Processes) -> Run:
+def _go_on(run: Run, display: Display, processes: Processes) -> Run:
     if run.finished:  # by processes of which one failed at the very end
         return run
     writer = Writer.resume(run.folder) if processes.first else Onlooker(run.folder)
@@ -93,33 +95,6 @@ def _go_on(run: Run, display: Display | None, processes: Processes) -> Run:
         with _threads(recipe.threads):
             Trainer(recipe, writer, shown, _state_for_all(run, processes), processes).run()
     return run
-
-
-def judge(
-    folder: str | os.PathLike[str], split: str, say: Callable[[str], None] = lambda text: None
-) -> dict[str, Any]:
-    """Scores of a run's best model on one of its recipe's splits, with intervals.
-
-    Rows that are not those of the run are judged on, too; `say` is told.
-    """
-    run = Run.open(folder)
-    if split not in SPLITS:
-        raise UserError(f"--split {split!r}: expected {', '.join(SPLITS)}")
-    data = Data.gather(Recipe.read(run.recipe_file), [split])
-    for name, _, source in changed_rows(run, data):
-        say(
-            f"the {split} rows of task {name!r} ({source}) are not those that the run was judged "
-            "on: its scores are of other rows than these"
-        )
-    model = load_torch(run)
-    every = data.examples(split, model.tokenizer, model.longest)
-    examples = {name: source for name, source in every.items() if source.targets is not None}
-    if not examples:
-        raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
-    predicted = predict(
-        model.network, examples, lambda passes: progress(passes, len(passes), "judging")
-    )
-    return score(model.tasks, examples, predicted, intervals=True)
 
 
 def new_folder(recipe: object) -> Path:

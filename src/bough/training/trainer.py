@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -24,13 +25,14 @@ from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
 from bough.inference.torch_model import untrained_model
 from bough.model import pretrained
-from bough.model.network import Network
+from bough.model.losses import ignorant_loss
+from bough.model.network import Network, plan_of
 from bough.processes import ALONE, Processes
 from bough.recipe.recipe import Recipe
-from bough.runs import cost, model_facts, predictions, unchanged
+from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
-from bough.scoring.evaluate import predict, score
+from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import selected
 from bough.training.disk_cache import disk_limit
 from bough.training.frozen_states import States
@@ -38,6 +40,7 @@ from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.step import NotFiniteError, StepResult
 
 FORM = 1  # of a checkpoint; one of another form is refused
+EXPLODED = 3  # times what knowing nothing costs: no loss that learns comes there
 SPARSE = 0.5  # passes over all the rows, below which keeping states is not worth its pass
 
 
@@ -66,13 +69,16 @@ class Trainer:
         self.display = display
         self.state = state  # of the checkpoint to go on from, until that is done
         self.device = device_of(processes.device(recipe.device))
+        encoder = pretrained.load(recipe.encoder)
+        # Reading the data may take long: what is wrong with the plan is said before.
+        plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
         self.data = Data.gather(recipe)
-        self.model, notes = untrained_model(recipe, self.data)
+        self.model, notes = untrained_model(recipe, self.data, encoder)
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
         self.network = self.model.network.to(self.device)
         processes.hand_out(self.network.state_dict().values())
-        for note in [*self.data.notes(), *notes]:
+        for note in [*self.data.notes(), *self.data.noticed(), *notes]:
             display.say(note)
         self.train = self._examples("train")
         self.dev = self._examples("dev")
@@ -123,7 +129,9 @@ class Trainer:
     def _begin(self) -> None:
         # With the classes and the pooling that were found: they are the model's, whatever becomes
         # of the files.
-        resolved = self.recipe.model_copy(update={"tasks": self.tasks})
+        resolved, files = memory_rows.stored(self.recipe, self.tasks)
+        for name, content in files.items():
+            self.writer.write(name, content)
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
         where = {**cost.environment(), "data": self.data.digests(), **self.encoder_digests}
@@ -233,7 +241,7 @@ class Trainer:
         )
         if not phase.logging_due and result.cosines is None:
             return
-        entry = {
+        entry: dict[str, Any] = {
             "step": progress.total,
             "phase": progress.phase,
             "epoch": round(epochs, 4),
@@ -254,7 +262,17 @@ class Trainer:
             entry["cosines"] = result.cosines
         self.writer.log(entry)
         self.display.log(entry)
+        self._watch(entry["loss"], phase.training.lr)
         phase.losses = {name: [] for name in phase.losses}
+
+    def _watch(self, losses: Mapping[str, float], lr: float) -> None:
+        """Say once when a task's loss is far above what knowing nothing costs."""
+        for name, now in losses.items():
+            if now > EXPLODED * ignorant_loss(self.tasks[name]):
+                self._say_once(
+                    f"the loss of task {name!r} is far above what knowing nothing costs: the "
+                    f"learning rate is too high; stop, and lower training.lr ({lr:g})"
+                )
 
     # Judging.
 
@@ -304,6 +322,8 @@ class Trainer:
             predicted = predict(best.network, cached, processes=self.processes)
             if not self.processes.first:
                 continue
+            if split == "dev":
+                best.facts["calibration"] = calibrate(best.tasks, examples, predicted)
             labelled = {n: source for n, source in examples.items() if source.targets is not None}
             if labelled:
                 scores[split] = score(self.tasks, labelled, predicted, intervals=True)

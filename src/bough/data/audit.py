@@ -1,0 +1,132 @@
+"""What a careful reader would notice about labelled rows, before anything is learned from them.
+
+Classes with their counts, those that are rare, missing or misspelt, and rows that are learned from
+and judged by at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bough.data.checked_rows import Rows
+from bough.errors import listed
+from bough.recipe.labels import number
+from bough.recipe.tasks import Task
+
+MOST = 12  # classes that are named with their counts; of more, the commonest and the rarest
+RARE = 0.1  # of another class's rows: a class with a name so near that has fewer may be a slip
+
+
+def class_counts(task: Task, rows: Rows) -> str:
+    """Each class with its number of rows: positive 120, negative 80."""
+    counts = _counted(task, rows)
+    order = list(counts) if len(counts) <= MOST else sorted(counts, key=lambda c: -counts[c])
+    named = [f"{label} {counts[label]:,}" for label in order]
+    if len(named) > MOST:
+        named = [*named[:3], "...", *named[-3:]]
+    return ", ".join(named)
+
+
+def notes(task: Task, rows: Mapping[Any, Rows]) -> Iterator[str]:
+    """All that there is to say about a task's rows, a sentence each."""
+    train = rows.get("train")
+    if train is None:
+        return
+    if task.labels and train.labels is not None:
+        counts = class_counts(task, train)
+        yield f"{len(task.labels)} classes in {len(train):,} train rows: {counts}"
+        yield from class_doubts(task, rows)
+    for split in ("dev", "test"):
+        if split in rows and (doubt := _overlap(train, rows[split], split)):
+            yield doubt
+
+
+def class_doubts(task: Task, rows: Mapping[Any, Rows]) -> Iterator[str]:
+    """Classes that are missing, have one row, or look like another's name misspelt."""
+    train = rows["train"]
+    counts = _counted(task, train)
+    first = _first_lines(task, train)
+    slips = dict(_slips(counts))
+    for label, other in slips.items():
+        where = f"{_rows(counts[label])}, the first in {train.unit} {first[label]}"
+        yield (
+            f"class {label!r} ({where}) is nearly {other!r} ({_rows(counts[other])}); "
+            f"if it is a slip, correct it in {train.source}"
+        )
+    for label, count in counts.items():
+        if count == 1 and label not in slips:
+            yield (
+                f"class {label!r} has one train row ({train.source} {train.unit} {first[label]}), "
+                "from which nothing can be learned"
+            )
+    missing = {
+        split: [label for label, count in _counted(task, rows[split]).items() if not count]
+        for split in ("train", "dev")
+        if split in rows and rows[split].labels is not None
+    }
+    if missing["train"]:
+        yield f"no train row has the class {listed(missing['train'])}; it cannot be learned"
+    unseen = [label for label in missing.get("dev", ()) if label not in missing["train"]]
+    if unseen:
+        yield f"no dev row has the class {listed(unseen)}; nothing says how well it is learned"
+
+
+def _counted(task: Task, rows: Rows) -> dict[str, int]:
+    counts = Counter(map(int, rows.labels or ()))
+    return {label: counts[place] for place, label in enumerate(task.labels or ())}
+
+
+def _first_lines(task: Task, rows: Rows) -> dict[str, int]:
+    assert task.labels is not None
+    assert rows.labels is not None
+    pairs = zip(map(int, rows.labels), rows.lines, strict=True)
+    return {task.labels[place]: line for place, line in reversed(list(pairs))}
+
+
+def _rows(count: int) -> str:
+    return "one row" if count == 1 else f"{count:,} rows"
+
+
+def _slips(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Rare classes, each with the commoner one that its name is nearly equal to."""
+    common = sorted((label for label in counts if counts[label]), key=lambda c: -counts[c])
+    for label in common:
+        for other in common[: common.index(label)]:
+            same = _folded(label) == _folded(other)
+            if same or (counts[label] <= RARE * counts[other] and _one_letter_off(label, other)):
+                yield label, other
+                break
+
+
+def _folded(label: str) -> str:
+    return "".join(filter(str.isalnum, label.casefold())) or label
+
+
+def _one_letter_off(a: str, b: str) -> bool:
+    """One letter more, less, another, or two changed places: jooy and joy."""
+    if number(a) is not None or number(b) is not None or min(len(a), len(b)) < 3:
+        return False
+    short, long = sorted((a.casefold(), b.casefold()), key=len)
+    at = next((i for i, (x, y) in enumerate(zip(short, long, strict=False)) if x != y), len(short))
+    if len(short) < len(long):
+        return short[at:] == long[at + 1 :]
+    swapped = short[at : at + 2] == long[at : at + 2][::-1] and short[at + 2 :] == long[at + 2 :]
+    return swapped or short[at + 1 :] == long[at + 1 :]
+
+
+def _overlap(train: Rows, others: Rows, split: str) -> str:
+    """Rows that are learned from, too; a pair counts with its texts in either order."""
+    learned = set(train.texts)
+    exact = sum(texts in learned for texts in others.texts)
+    swapped = sum(
+        texts not in learned and texts[::-1] in learned for texts in others.texts if len(texts) == 2
+    )
+    if not exact + swapped:
+        return ""
+    turned = f" ({swapped:,} with the two texts swapped)" if swapped else ""
+    return (
+        f"{exact + swapped:,} of {len(others):,} {split} rows have texts of train rows{turned}; "
+        f"its {split} score flatters the model"
+    )

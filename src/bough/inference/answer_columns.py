@@ -1,0 +1,40 @@
+"""Answers as columns: what a frame is made of, and what a CSV file of answers has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bough.inference.model import Answer
+
+
+def cells(answered: Mapping[str, Answer]) -> dict[str, str | float | None]:
+    """One text's answers by column: a task's label or number, and as TASK.score its probability."""
+    out: dict[str, str | float | None] = {}
+    for task, answer in answered.items():
+        out[task] = answer.label if answer.value is None else answer.value
+        if answer.score is not None:
+            out[f"{task}.score"] = answer.score
+    return out
+
+
+def columns(answers: Iterable[Mapping[str, Answer]]) -> dict[str, list[Any]]:
+    """The answers to several texts as columns of equal length, for a frame.
+
+    Args:
+        answers: What `model.predict` gives for a list of texts.
+
+    Returns:
+        Of each task a column with its labels or numbers, and one `TASK.score` with the labels'
+        probabilities; None where a text was not asked about. `pandas.DataFrame(...)` and
+        `polars.DataFrame(...)` take it as it is.
+
+    Example:
+        >>> model = bough.load("runs/first")
+        >>> table = bough.columns(model.predict(["A fine film.", "Not for me."]))
+        >>> list(table), len(table["sentiment"])
+        (['sentiment', 'sentiment.score'], 2)
+    """
+    rows = [cells(answered) for answered in answers]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}

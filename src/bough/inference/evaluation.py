@@ -1,0 +1,223 @@
+"""A model judged on labelled rows: a run's own, a file's, or rows in memory; whatever computes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bough.data import checked_rows
+from bough.data.checked_rows import Rows
+from bough.data.dataset import Data
+from bough.data.examples import Examples
+from bough.data.tables import open_table, wanted_of
+from bough.data.tokens import text_of
+from bough.errors import UserError
+from bough.inference.input_files import Choice, fitting, readers
+from bough.inference.load import load
+from bough.inference.model import WINDOW, Model
+from bough.inference.torch_model import MultiTaskModel
+from bough.recipe.recipe import Recipe
+from bough.recipe.sources import Source, as_source
+from bough.recipe.tasks import SPLITS, Task
+from bough.runs.console import progress
+from bough.runs.run_dir import Run
+from bough.scoring.classes import Counts, confusion, most_confused, per_class
+from bough.scoring.evaluate import predict, read_out, score
+from bough.scoring.metrics import Predictions
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a model answers labelled rows.
+
+    Attributes:
+        scores: As a run's `scores[split]`: each task's metrics under `tasks`, and both means.
+        confusion: Of each classify task, rows by true class (down) and answer (across).
+        labels: The classes of these tasks, in the order of `confusion`.
+
+    Example:
+        >>> found = bough.evaluate("runs/first")
+        >>> sorted(found.classes["sentiment"]["positive"])
+        ['f1', 'precision', 'recall', 'rows']
+    """
+
+    scores: dict[str, Any]
+    confusion: dict[str, Counts]
+    labels: dict[str, tuple[str, ...]]
+
+    @property
+    def classes(self) -> dict[str, dict[str, dict[str, float | int]]]:
+        """Precision, recall, F1 and rows of each class of each classify task."""
+        return {
+            name: per_class(counts, self.labels[name]) for name, counts in self.confusion.items()
+        }
+
+    def most_confused(self, task: str, most: int = 10) -> list[tuple[str, str, int]]:
+        """A task's commonest mistakes: the true class, the answer, and how often."""
+        return most_confused(self.confusion[task], self.labels[task], most)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: the scores, with each task's classes and its confusion table beside them."""
+        classes = self.classes
+        tasks = {
+            name: {**scores, "classes": classes[name], "confusion": self.confusion[name].tolist()}
+            if name in classes
+            else scores
+            for name, scores in self.scores["tasks"].items()
+        }
+        return {**self.scores, "tasks": tasks}
+
+
+def evaluate(
+    source: str | os.PathLike[str] | Run | Model,
+    rows: Any = None,
+    *,
+    split: str = "dev",
+    tasks: Sequence[str] | str = (),
+    text: Sequence[str] | str = (),
+    label: str = "",
+    skip: bool = False,
+    say: Say = lambda sentence: None,
+) -> Evaluation:
+    """Judge a model on labelled rows.
+
+    Args:
+        source: A run, its directory, a model folder, an ONNX folder, a hub id, or a loaded model.
+        rows: A file, or rows in memory as a recipe takes them; left out, those of the run's recipe.
+        split: Without `rows`: dev, test or train.
+        tasks: Only these tasks; else every one whose text and label columns are there.
+        text: The column with the text, or two for a pair, if not by their names in the recipe.
+        label: The column with the label, likewise.
+        skip: Leave out rows that cannot be read.
+        say: Told of rows that were left out, or that are not those of the run.
+
+    Raises:
+        UserError: There is no such model, or the rows do not fit it.
+
+    Example:
+        >>> rows = [{"text": "A fine film.", "label": "positive"}]
+        >>> bough.evaluate("runs/first", rows).scores["tasks"]["sentiment"]["rows"]
+        1
+    """
+    named, columns = (
+        (words,) if isinstance(words, str) else tuple(words) for words in (tasks, text)
+    )
+    choice = Choice(named, columns, skip, label)
+    if rows is None:
+        return _of_run(source, split, choice, say)
+    model = source if isinstance(source, Model) else load(source)
+    choice.check(model)
+    given, root = as_source(rows, "the rows given"), Path.cwd()
+    policy: checked_rows.Policy = "skip" if skip else "error"
+    gathered = {
+        name: checked_rows.read(name, task, given, root=root, policy=policy, labels="needed")
+        for name, task in _labelled(model, given, choice, root).items()
+    }
+    return _judged(model, gathered, say)
+
+
+def _of_run(
+    source: str | os.PathLike[str] | Run | Model, split: str, choice: Choice, say: Say
+) -> Evaluation:
+    if isinstance(source, Model):
+        raise UserError("a model has no rows of its own; give the rows to judge it by")
+    if split not in SPLITS:
+        raise UserError(f"split {split!r}: expected {', '.join(SPLITS)}")
+    run = source if isinstance(source, Run) else _run(source)
+    model = load(run)
+    choice.check(model)
+    data = Data.gather(Recipe.read(run.recipe_file), [split])
+    for name, _, where in data.changed(run.environment.get("data", {})):
+        say(
+            f"the {split} rows of task {name!r} ({where}) are not those that the run was judged "
+            "on: its scores are of other rows than these"
+        )
+    labelled = {
+        name: splits[split]
+        for name, splits in data.rows.items()
+        if splits[split].labels is not None and name in (choice.tasks or data.rows)
+    }
+    if not labelled:
+        raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
+    return _judged(model, labelled, say)
+
+
+def _run(source: str | os.PathLike[str]) -> Run:
+    try:
+        return Run.open(source)
+    except UserError as error:
+        if (Path(source).expanduser() / "config.json").is_file():
+            raise UserError(
+                f"{source}: a model has no rows of its own; name a labelled file to judge it by"
+            ) from None
+        raise error
+
+
+def _labelled(model: Model, source: Source, choice: Choice, root: Path) -> dict[str, Task]:
+    """The tasks that the rows can judge: with their texts' columns, and their label's."""
+    candidates = readers(model, choice)
+    if isinstance(source, tuple) and source and isinstance(source[0], tuple):  # by place, unnamed
+        fits = {n: t for n, t in candidates.items() if len(t.columns) + 1 == len(source[0])}
+        return fits or candidates
+    every = wanted_of(candidates.values())
+    names = open_table(source, every, root, "the rows given").names
+    called = source if isinstance(source, str) else "the rows given"
+    if choice.tasks:
+        return candidates  # a column that is not there is named when it is read
+    return fitting(candidates, called, names, labels=True)
+
+
+def _judged(model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
+    for part in rows.values():
+        if part.skipped:
+            say(part.report())
+    return evaluated(model, rows)
+
+
+def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
+    """Each task's answers to its labelled rows, held against the labels."""
+    examples = {
+        name: Examples.of(model.tasks[name], part, model.tokenizer, model.longest)
+        for name, part in rows.items()
+    }
+    predicted = _predictions(model, rows, examples)
+    labels = {name: labels for name in rows if (labels := model.tasks[name].labels)}
+    tables = {
+        name: confusion(predicted[name].values, np.asarray(rows[name].labels), len(own))
+        for name, own in labels.items()
+    }
+    return Evaluation(score(model.tasks, examples, predicted, intervals=True), tables, labels)
+
+
+def _predictions(
+    model: Model, rows: Mapping[str, Rows], examples: Mapping[str, Examples]
+) -> dict[str, Predictions]:
+    """As training itself judges, or by the exported graph."""
+    if isinstance(model, MultiTaskModel):
+        return predict(
+            model.network, examples, lambda passes: progress(passes, len(passes), "judging")
+        )
+    return {
+        name: read_out(model.tasks[name], _outputs(model, name, part), examples[name].targets)
+        for name, part in rows.items()
+    }
+
+
+def _outputs(model: Model, name: str, rows: Rows) -> Tensor:
+    texts = [text_of(parts) for parts in rows.texts]
+    every = []
+    for start in progress(range(0, len(texts), WINDOW), -(-len(texts) // WINDOW), "judging"):
+        part = texts[start : start + WINDOW]
+        asked = [(name,)] * len(part)
+        numbers, outputs = model.outputs(*model.forms(part, asked), asked)[name]
+        every.append(outputs[np.argsort(numbers)])
+    return torch.cat(every)
