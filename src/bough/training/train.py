@@ -72,9 +72,7 @@ def resume(folder: str | os.PathLike[str], display: Display | None = None) -> Ru
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
     writer = Writer.resume(run.folder)
     with _closing(writer, display or Silent()) as shown:
-        recipe = Recipe.read(run.recipe_file)
-        tasks = BEFORE_AUTO.resolve(recipe.tasks)
-        recipe = recipe.model_copy(update={"tasks": tasks})
+        recipe = _as_begun(Recipe.read(run.recipe_file))
         with _threads(recipe.threads):
             Trainer(recipe, writer, shown, _state(run)).run()
     return run
@@ -116,6 +114,14 @@ def new_folder(recipe: object) -> Path:
         if not folder.exists():
             return folder
         number += 1
+
+
+def _as_begun(recipe: Recipe) -> Recipe:
+    """A run's recipe; what it does not say was not there to be said, and is as it was then."""
+    update: dict[str, Any] = {"tasks": BEFORE_AUTO.resolve(recipe.tasks)}
+    if "heads" not in recipe.training.model_fields_set:
+        update["training"] = recipe.training.model_copy(update={"heads": "fresh"})
+    return recipe.model_copy(update=update)
 
 
 def _state(run: Run) -> dict[str, Any] | None:

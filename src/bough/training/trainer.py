@@ -34,6 +34,7 @@ from bough.scoring.evaluate import predict, score
 from bough.scoring.metrics import selected
 from bough.training.disk_cache import disk_limit
 from bough.training.frozen_states import States
+from bough.training.head_fit import MOST_ROWS, fit_heads
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.step import NotFiniteError, StepResult
 
@@ -102,6 +103,8 @@ class Trainer:
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
+        if self._heads_fitted and self.state is None:
+            self._fit_heads()
         with stop_signals.heard(self._heard):
             for schedule in self.schedules[progress.phase :]:
                 self._train(schedule, progress)
@@ -109,9 +112,11 @@ class Trainer:
         self._finish(progress)
 
     def _begin(self) -> None:
-        # With the classes and the pooling that were found: they are the model's, whatever becomes
-        # of the files.
-        resolved = self.recipe.model_copy(update={"tasks": self.tasks})
+        # With the classes, the pooling and the length that were found: they are the run's, whatever
+        # becomes of the files and the rules.
+        length = {"epochs": self.recipe.training.epochs or self.schedules[0].epochs}
+        training = self.recipe.training.model_copy(update=length)
+        resolved = self.recipe.model_copy(update={"tasks": self.tasks, "training": training})
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
         where = {**cost.environment(), "data": self.data.digests(), **self.encoder_digests}
@@ -147,6 +152,17 @@ class Trainer:
                 "results may differ in the last bits"
             )
 
+    @property
+    def _heads_fitted(self) -> bool:
+        how = self.recipe.training.heads
+        return how == "fitted" or (how == "auto" and not self.recipe.training.phases)
+
+    def _fit_heads(self) -> None:
+        self.display.say("the heads begin fitted to what the untouched encoder says of the rows")
+        self.network.freeze_trunk()
+        some = {name: source.sample(MOST_ROWS) for name, source in self.learned.items()}
+        fit_heads(self.network, self._with_states(self.network, some))
+
     def _train(self, schedule: PhaseSchedule, progress: Progress) -> None:
         """One phase, from where it stands to its end."""
         if schedule.frozen:
@@ -154,7 +170,7 @@ class Trainer:
         else:
             self.network.unfreeze()
         if progress.done == 0:
-            self.display.say(schedule.sampler.describe())
+            self.display.say(schedule.describe())
         if self.state is not None:  # before anything is computed with the weights
             try:
                 self.network.load_state_dict(self.state["stepper"]["network"])
@@ -173,6 +189,8 @@ class Trainer:
         if self.state is not None:
             phase.restore(self.state)
             self.state = None
+        elif self._heads_fitted and progress.total == 0:
+            self._evaluate(phase, judged)  # the best so far may stay the best
         while not phase.over:
             self._log(phase, self._step(phase))
             if phase.evaluation_due:
