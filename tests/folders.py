@@ -103,7 +103,9 @@ def recipe(
     **training: Any,
 ) -> dict[str, Any]:
     """A recipe on the encoder in `folder`, with the embedded rows or those in `rows`."""
-    settings = {"epochs": 1, "batch": 16, "lr": 1e-3, "log_every": 5, **training}
+    settings = {
+        "epochs": 1, "batch": 16, "lr": 1e-3, "log_every": 5, "heads": "fresh", **training
+    }  # fmt: skip
     plan = settings.pop("plan", "full")
     return {
         "encoder": str(folder),

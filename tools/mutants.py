@@ -190,8 +190,8 @@ MUTANTS = (
         "(scale, parameter.ndim > 1)", "(scale, True)", "training/test_optimizer.py", "decays",
     ),
     Mutant(
-        "learning rate: a first step of 0", "training/learning_rate.py",
-        "return (step + 1) / rise", "return step / rise", "training/test_learning_rate.py",
+        "learning rate: a first step of 0", "training/optimizer.py",
+        "return (step + 1) / rise", "return step / rise", "training/test_optimizer.py",
     ),
     Mutant(
         "average: held back at the beginning", "training/weight_average.py",

@@ -12,8 +12,8 @@ import torch
 
 from bough.recipe.methods import SAMPLINGS
 from bough.recipe.recipe import Phase as Given
-from bough.recipe.recipe import Schedule, Training
-from bough.training.learning_rate import factor
+from bough.recipe.recipe import Recipe, Schedule, Training
+from bough.training.optimizer import factor
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.train import train
 from tests import folders, tiny
@@ -71,6 +71,15 @@ def test_a_phase_has_its_own_length_and_seed() -> None:
     assert second.training.lr == 0.5
     orders = [[one.samplers["single"].next(6).tolist() for one in (first, second)]]
     assert orders[0][0] != orders[0][1] or first.turns.random() != second.turns.random()
+
+
+@pytest.mark.parametrize(("per_epoch", "epochs"), [(1, 10), (30, 10), (40, 8), (100, 3), (5000, 3)])
+def test_without_a_length_few_rows_are_gone_through_more_often(per_epoch: int, epochs: int) -> None:
+    one = phase(epochs=None, steps_per_epoch=per_epoch).schedule
+    assert (one.epochs, one.steps) == (epochs, epochs * per_epoch)
+    assert one.describe().endswith(f"for so many rows {epochs} epochs")
+    given = phase(epochs=2, steps_per_epoch=per_epoch).schedule
+    assert given.describe() == given.sampler.describe()
 
 
 def test_by_the_clock_the_length_is_a_forecast() -> None:
@@ -169,3 +178,11 @@ def test_a_phase_that_gave_up_stays_over() -> None:
     assert Progress(**vars(progress)) == progress
     following = progress.next_phase()
     assert (following.over, following.done) == (False, 0)
+
+
+def test_a_run_writes_down_the_length_that_it_chose(tiny_folder: Path, tmp_path: Path) -> None:
+    recipe = folders.small(tiny_folder, ("sentiment",), steps_per_epoch=100, evaluate_rows=8)
+    del recipe["training"]["epochs"]
+    run = train(recipe, tmp_path / "run", ["training.batch=1"])
+    assert Recipe.read(run.recipe_file).training.epochs == 3
+    assert logged(run)[-1]["step"] == 300

@@ -81,7 +81,9 @@ class Training(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    epochs: int = Field(3, ge=1, description="Epochs; how long one is depends on `sampling`.")
+    epochs: int | None = Field(
+        None, ge=1, description="Epochs, as `sampling` has them; left out: more, the fewer rows."
+    )
     steps: int | None = Field(None, ge=1, description="Steps of the whole run; overrides epochs.")
     tokens: int | None = Field(
         None, ge=1, description="Tokens of the whole run, about; overrides epochs."
@@ -118,6 +120,10 @@ class Training(BaseModel):
     dropout: float = Field(0.1, ge=0, lt=1, description="Dropout inside the trunk.")
     clip: float | None = Field(1.0, gt=0, description="Largest gradient norm; null for no limit.")
     accumulate: int = Field(1, ge=1, description="Batches whose gradients are added up per step.")
+    heads: Literal["auto", "fitted", "fresh"] = Field(
+        "auto",
+        description="How heads begin: fitted to the untouched encoder, or fresh.",
+    )
     layer_decay: float = Field(
         1.0, gt=0, le=1, description="Factor of the learning rate from each layer to the one below."
     )

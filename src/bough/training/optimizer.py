@@ -1,4 +1,4 @@
-"""How weights move: AdamW by groups, and clipping.
+"""How weights move: AdamW by groups, the learning rate over the steps, and clipping.
 
 Each group of parameters carries its own factor of the learning rate (`scale`). AdamW is
 https://arxiv.org/abs/1711.05101; matrices and embeddings decay, norms, biases and scalars do not.
@@ -13,6 +13,11 @@ from typing import Literal
 
 import torch
 from torch import nn
+
+from bough.recipe.recipe import Schedule
+
+# One-cycle starts at 1/25 of the peak and ends at a ten-thousandth of that; arXiv 1708.07120.
+_START, _END = 1 / 25, 1 / 25e4
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,32 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
     """Give every group this rate times its own factor."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group["scale"]
+
+
+def factor(step: int, total: int, warmup: float, kind: Schedule) -> float:
+    """What the peak rate is multiplied by in a step; steps count from 0, `warmup` is the share of
+    all steps in which the rate rises. A pure function, with no state that a run could lose.
+
+    No step has a rate of 0: the first of n warm-up steps has 1/n, and the last step of all has
+    what is left one step before the end. One-cycle rises and falls as a cosine.
+    """
+    step = min(max(step, 0), total - 1)
+    rise = min(round(warmup * total), total)
+    if kind == "onecycle":
+        peak = max(rise - 1, 0)
+        if step < peak:
+            return _between(_START, 1.0, step / peak)
+        return _between(1.0, _END, (step - peak) / max(total - 1 - peak, 1))
+    if step < rise:
+        return (step + 1) / rise
+    left = (total - step) / (total - rise)
+    if kind == "linear":
+        return left
+    return 1.0 if kind == "constant" else _between(0.0, 1.0, left)
+
+
+def _between(start: float, end: float, share: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
 
 
 @torch.no_grad()

@@ -22,8 +22,11 @@ from bough.model.network import Network
 from bough.processes import ALONE, Processes
 from bough.recipe import recipe
 from bough.recipe.recipe import Training
-from bough.training import learning_rate, sampling
+from bough.training import optimizer, sampling
 from bough.training.step import Stepper, StepResult
+
+# Of a run whose length is left to the rows: enough steps, but no end of passes over a few rows.
+ENOUGH_STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 3, 10
 
 
 @dataclass
@@ -78,6 +81,18 @@ class PhaseSchedule:
         lengths = {name: float(source.lengths.mean()) for name, source in examples.items()}
         frozen = phase is not None and phase.frozen
         return cls(settings, frozen, *_length(settings, sizes, lengths))
+
+    @property
+    def epochs(self) -> int:
+        """How many are begun."""
+        return math.ceil(self.steps / self.sampler.steps(0))
+
+    def describe(self) -> str:
+        """One sentence for people: whose turn it is, and for how long, where the rows say that."""
+        given = self.training
+        if given.epochs or given.steps or given.tokens or given.minutes:
+            return self.sampler.describe()
+        return f"{self.sampler.describe()}; for so many rows {self.epochs} epochs"
 
     @property
     def examples(self) -> float:
@@ -151,7 +166,7 @@ class Phase:
     def lr(self) -> float:
         """The next step's learning rate."""
         peak, warmup, kind = self.training.lr, self.training.warmup, self.training.schedule
-        return peak * learning_rate.factor(self.progress.done, self.steps, warmup, kind)
+        return peak * optimizer.factor(self.progress.done, self.steps, warmup, kind)
 
     @property
     def epochs(self) -> float:
@@ -209,6 +224,11 @@ class Phase:
         self.losses = state["losses"]
 
 
+def _epochs_by_rows(steps: int) -> int:
+    """How many epochs of so many steps are enough: few rows are gone through more often."""
+    return min(max(math.ceil(ENOUGH_STEPS / steps), FEWEST_EPOCHS), MOST_EPOCHS)
+
+
 def _length(
     training: Training, sizes: Mapping[str, int], lengths: Mapping[str, float]
 ) -> tuple[sampling.Sampler, int]:
@@ -228,8 +248,9 @@ def _length(
         steps = max(1, round(training.tokens / _mean_step(sampler(epochs), epochs, lengths)))
         return sampler(epochs_of(steps)), steps
     if training.steps is None:
-        chosen = sampler(training.epochs)
-        return chosen, sum(chosen.steps(epoch) for epoch in range(training.epochs))
+        epochs = training.epochs or _epochs_by_rows(sampler(1).steps(0))
+        chosen = sampler(epochs)
+        return chosen, sum(chosen.steps(epoch) for epoch in range(epochs))
     return sampler(epochs_of(training.steps)), training.steps
 
 

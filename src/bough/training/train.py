@@ -89,9 +89,7 @@ def _go_on(run: Run, display: Display, processes: Processes) -> Run:
         return run
     writer = Writer.resume(run.folder) if processes.first else Onlooker(run.folder)
     with _closing(writer, display, processes) as shown:
-        recipe = Recipe.read(run.recipe_file)
-        tasks = BEFORE_AUTO.resolve(recipe.tasks)
-        recipe = recipe.model_copy(update={"tasks": tasks})
+        recipe = _as_begun(Recipe.read(run.recipe_file))
         with _threads(recipe.threads):
             Trainer(recipe, writer, shown, _state_for_all(run, processes), processes).run()
     return run
@@ -106,6 +104,14 @@ def new_folder(recipe: object) -> Path:
         if not folder.exists():
             return last if last is not None and restarted() else folder
         number, last = number + 1, folder
+
+
+def _as_begun(recipe: Recipe) -> Recipe:
+    """A run's recipe; what it does not say was not there to be said, and is as it was then."""
+    update: dict[str, Any] = {"tasks": BEFORE_AUTO.resolve(recipe.tasks)}
+    if "heads" not in recipe.training.model_fields_set:
+        update["training"] = recipe.training.model_copy(update={"heads": "fresh"})
+    return recipe.model_copy(update=update)
 
 
 def _state(run: Run) -> dict[str, Any] | None:

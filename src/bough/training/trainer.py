@@ -36,6 +36,7 @@ from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import selected
 from bough.training.disk_cache import disk_limit
 from bough.training.frozen_states import States
+from bough.training.head_fit import MOST_ROWS, fit_heads
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.step import NotFiniteError, StepResult
 
@@ -119,6 +120,8 @@ class Trainer:
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
+        if self._heads_fitted and self.state is None:
+            self._fit_heads()
         with stop_signals.heard(self._heard):
             for schedule in self.schedules[progress.phase :]:
                 self._train(schedule, progress)
@@ -127,9 +130,12 @@ class Trainer:
         self.processes.wait()  # until all of it is written
 
     def _begin(self) -> None:
-        # With the classes and the pooling that were found: they are the model's, whatever becomes
-        # of the files.
-        resolved, files = memory_rows.stored(self.recipe, self.tasks)
+        # With the classes, the pooling and the length that were found: they are the run's, whatever
+        # becomes of the files and the rules.
+        length = {"epochs": self.recipe.training.epochs or self.schedules[0].epochs}
+        training = self.recipe.training.model_copy(update=length)
+        recipe = self.recipe.model_copy(update={"training": training})
+        resolved, files = memory_rows.stored(recipe, self.tasks)
         for name, content in files.items():
             self.writer.write(name, content)
         self.writer.write("recipe.yaml", resolved.dump())
@@ -140,6 +146,18 @@ class Trainer:
         self.writer.run.model.mkdir(exist_ok=True)
         save_metadata(self.model, self.writer.run.model)
 
+    @property
+    def _heads_fitted(self) -> bool:
+        how = self.recipe.training.heads
+        return how == "fitted" or (how == "auto" and not self.recipe.training.phases)
+
+    def _fit_heads(self) -> None:
+        self.display.say("the heads begin fitted to what the untouched encoder says of the rows")
+        self.network.freeze_trunk()
+        some = {name: source.sample(MOST_ROWS) for name, source in self.learned.items()}
+        fit_heads(self.network, self._with_states(self.network, some))
+        self.processes.hand_out(self.network.state_dict().values())
+
     def _train(self, schedule: PhaseSchedule, progress: Progress) -> None:
         """One phase, from where it stands to its end."""
         if schedule.frozen:
@@ -147,7 +165,7 @@ class Trainer:
         else:
             self.network.unfreeze()
         if progress.done == 0:
-            self.display.say(schedule.sampler.describe())
+            self.display.say(schedule.describe())
         if self.state is not None:  # before anything is computed with the weights
             try:
                 self.network.load_state_dict(self.state["stepper"]["network"])
@@ -169,6 +187,8 @@ class Trainer:
         if self.state is not None:
             phase.restore(self.state)
             self.state = None
+        elif self._heads_fitted and progress.total == 0:
+            self._evaluate(phase, judged)  # the best so far may stay the best
         while not phase.over:
             before = self.processes.exchanged
             result = self._step(phase)

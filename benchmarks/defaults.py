@@ -1,0 +1,247 @@
+"""bough untouched against what people would use instead, on eight data sets at three sizes.
+
+    python benchmarks/defaults.py [--out FOLDER] [--peers PYTHON] [--sets sst,cola] [--sizes 64]
+    python benchmarks/defaults.py --ways bough --try training.lr=1e-4 --sizes 64
+    python benchmarks/defaults.py --table
+
+`bough` is what a newcomer does: `bough init train.csv`, which sets rows aside to judge by, and
+`bough train`; peers learn from all the rows. `--try` is the same with settings of its own, one way
+more. Everyone gets the same encoder (MiniLM), rows and minutes. PYTHON is that of an environment
+for the peers (`benchmarks/peers/fine_tune.py` says how to make one).
+
+Cells run one after the other at the lowest priority; each is a line in FOLDER/results.jsonl as soon
+as it is done, and what is there is not run again: stop it and start it whenever you like. Runs of
+bough are of the defaults at the time, which a line names; when they change, they are run anew.
+
+The table has, for each cell, the mean over seeds, and the interval of the best (over rows and
+seeds, `bough.scoring.statistics`); bough is `best`, `within` that interval, or `below` it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import default_sets
+from bough.model.pretrained import find
+from bough.recipe.recipe import MINILM, schema
+from bough.scoring import statistics
+from bough.scoring.pseudo_values import pseudo_values
+from default_sets import SEEDS, SETS, SIZES
+
+PEERS = ("vectors", "setfit", "trainer")
+MINUTES = 5.0  # that a run may take
+PACE = 700  # tokens a second in training, of a slow machine: who would take longer is stopped early
+DEFAULTS = hashlib.sha256(json.dumps(schema(), sort_keys=True).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One way on one data set at one size with one seed."""
+
+    set: str
+    size: str
+    seed: int
+    way: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        mark = DEFAULTS if self.way.startswith("bough") else ""
+        return self.set, self.size, str(self.seed), self.way, mark
+
+
+class Results:
+    """The lines of results.jsonl; the last of a cell counts."""
+
+    def __init__(self, folder: Path):
+        self.file = folder / "results.jsonl"
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        self.entries = {tuple(entry["key"]): entry for entry in map(json.loads, lines)}
+
+    def add(self, cell: Cell, result: dict[str, Any]) -> None:
+        entry = {"key": list(cell.key), **result}
+        self.entries[cell.key] = entry
+        with self.file.open("a") as stream:
+            stream.write(json.dumps(entry) + "\n")
+
+    def ways(self) -> dict[tuple[str, str], dict[str, list[dict[str, Any]]]]:
+        """The results of today's defaults: (set, size) -> way -> one entry per seed."""
+        out: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = defaultdict(dict)
+        for (name, size, _, way, mark), entry in sorted(self.entries.items()):
+            if mark in ("", DEFAULTS) and entry.get("score") is not None:
+                out[name, size].setdefault(way, []).append(entry)
+        return out
+
+
+def cells(args: argparse.Namespace) -> Iterator[Cell]:
+    """Cheap and telling ones first: few rows, then seeds, then sets."""
+    ways = [way for way in args.ways.split(",") if way]
+    if args.tried:
+        ways.append(f"bough {' '.join(args.tried)}")
+    for size in args.sizes.split(","):
+        for seed in SEEDS[size]:
+            for name in args.sets.split(","):
+                for way in ways:
+                    yield Cell(name, size, seed, way)
+
+
+def run(cell: Cell, args: argparse.Namespace) -> dict[str, Any]:
+    known = SETS[cell.set]
+    folder = args.out / "cell"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    rows, test = default_sets.rows_of(cell.set)
+    train = default_sets.drawn(cell.set, rows, cell.size, cell.seed)
+    default_sets.write(folder / "train.csv", train)
+    default_sets.write(folder / "test.csv", test)
+    began = time.monotonic()
+    try:
+        if cell.way.startswith("bough"):
+            predicted = by_bough(cell, folder, train)
+        else:
+            predicted = by_peer(cell, folder, args)
+    except subprocess.CalledProcessError as error:
+        text = (error.stderr or "").strip().splitlines()[-1:]
+        return {"score": None, "error": " ".join(text) or str(error), "rows": len(train)}
+    truth = [label for _, label in test]
+    score, _ = judged(known.metric, predicted, truth)
+    return {
+        "score": score, "rows": len(train), "seconds": round(time.monotonic() - began, 1),
+        "predictions": predicted, "truth": truth,
+    }  # fmt: skip
+
+
+def by_bough(cell: Cell, folder: Path, train: Sequence[default_sets.Row]) -> list[Any]:
+    """`bough init` and `bough train`, judged on the test rows by its own table of answers."""
+    bough = [sys.executable, "-m", "bough"]
+    call([*bough, "init", "train.csv", "-o", "recipe.yaml"], folder)
+    task = next(iter(recipe_tasks(folder)))
+    settings = [f"tasks.{task}.test=test.csv", f"training.seed={cell.seed}"]
+    settings += cell.way.split()[1:]
+    words = sum(len(text.split()) for texts, _ in train for text in texts)
+    if 3 * 1.4 * words / PACE > 60 * MINUTES:  # three epochs at about 1.4 tokens a word
+        settings.append(f"training.minutes={MINUTES - 0.5}")
+    settings = [part for setting in settings for part in ("--set", setting)]
+    call([*bough, "train", "recipe.yaml", "-o", "run", *settings], folder)
+    with (folder / "run" / "predictions" / f"{task}-test.csv").open(newline="") as stream:
+        answers = [row["predicted"] for row in csv.DictReader(stream)]
+    return [float(a) for a in answers] if SETS[cell.set].regress else answers
+
+
+def recipe_tasks(folder: Path) -> dict[str, Any]:
+    from bough.recipe.recipe import Recipe
+
+    return Recipe.read(folder / "recipe.yaml").tasks
+
+
+def by_peer(cell: Cell, folder: Path, args: argparse.Namespace) -> list[Any]:
+    script = Path(__file__).parent / "peers" / "fine_tune.py"
+    command = [
+        str(args.peers), str(script), cell.way, "--encoder", str(find(MINILM)),
+        "--train", "train.csv", "--test", "test.csv", "--out", "answers.json",
+        "--seed", str(cell.seed), "--minutes", str(MINUTES),
+    ]  # fmt: skip
+    call([*command, *(["--regress"] if SETS[cell.set].regress else [])], folder)
+    answers: list[Any] = json.loads((folder / "answers.json").read_text())["predictions"]
+    return answers
+
+
+def call(command: Sequence[str], folder: Path) -> None:
+    lowest = {"preexec_fn": lambda: os.nice(19)} if os.name == "posix" else {}
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, **lowest)
+
+
+def judged(metric: str, predicted: Sequence[Any], truth: Sequence[str]) -> tuple[float, np.ndarray]:
+    """The score, and how it hangs on each row."""
+    if metric == "pearson":
+        return pseudo_values(metric, np.array(predicted, float), np.array(truth, float), 0)
+    names = {name: i for i, name in enumerate(dict.fromkeys([*truth, *predicted]))}
+    numbers = [np.array([names[name] for name in column]) for column in (predicted, truth)]
+    return pseudo_values(metric, *numbers, len(names))
+
+
+def table(results: Results) -> None:
+    """Each cell with its verdict; then how many are best or within, apart for the held-out sets."""
+    verdicts: dict[bool, list[str]] = {False: [], True: []}
+    worst = (0.0, "")
+    every = results.ways()
+    order = {name: i for i, name in enumerate(SETS)}
+    ways = ["bough", *PEERS]
+    ways += sorted({w for cell in every.values() for w in cell} - set(ways))
+    print("| set | rows | " + " | ".join(ways) + " | interval of the best | bough is |")
+    print("|---" * (len(ways) + 4) + "|")
+    for (name, size), by_way in sorted(
+        every.items(), key=lambda item: (SIZES.index(item[0][1]), order[item[0][0]])
+    ):
+        metric = SETS[name].metric
+        tables = {
+            way: np.stack([judged(metric, e["predictions"], e["truth"])[1] for e in entries])
+            for way, entries in by_way.items()
+        }
+        means = {way: float(values.mean()) for way, values in tables.items()}
+        rivals = {way: mean for way, mean in means.items() if way == "bough" or way in PEERS}
+        shown = [f"{means[way]:.3f} ({len(tables[way])})" if way in means else "-" for way in ways]
+        verdict, interval = "-", "-"
+        if rivals:
+            best = max(rivals, key=lambda way: rivals[way])
+            low, high = statistics.mean([tables[best]]).interval(metric)
+            interval = f"{low:.3f} to {high:.3f}"
+            if "bough" in rivals and len(rivals) > 1:
+                mean = rivals["bough"]
+                verdict = "best" if best == "bough" else "within" if mean >= low else "below"
+                verdicts[SETS[name].held_out].append(verdict)
+                worst = max(worst, (rivals[best] - mean, f"{name}, {size} rows"))
+        rows = next(iter(by_way.values()))[0]["rows"]
+        label = f"{name}{' (held out)' if SETS[name].held_out else ''}"
+        print(f"| {label} | {size} ({rows:,}) | {' | '.join(shown)} | {interval} | {verdict} |")
+    for held_out, said in verdicts.items():
+        if said:
+            good = sum(verdict != "below" for verdict in said)
+            what = "held out" if held_out else "to choose by"
+            print(f"{what}: best or within the best's interval in {good} of {len(said)} cells")
+    print(f"worst: {worst[1] or 'none'}, {worst[0]:.3f} below the best")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("defaults-results"))
+    parser.add_argument("--peers", type=Path, help="python of the peers' environment")
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--ways", default="bough,vectors,setfit,trainer")
+    parser.add_argument("--try", dest="tried", action="append", metavar="KEY=VALUE")
+    parser.add_argument("--cells", type=int, help="stop after so many")
+    parser.add_argument("--table", action="store_true", help="only print what is known")
+    args = parser.parse_args()
+    args.out = args.out.absolute()
+    args.out.mkdir(parents=True, exist_ok=True)
+    results = Results(args.out)
+    # SetFit has no regression.
+    wanted = [c for c in cells(args) if not (c.way == "setfit" and SETS[c.set].regress)]
+    wanted = [cell for cell in wanted if cell.key not in results.entries]
+    for cell in () if args.table else wanted[: args.cells]:
+        if cell.way in PEERS and args.peers is None:
+            parser.error(f"{cell.way} needs --peers PYTHON; see benchmarks/peers/fine_tune.py")
+        results.add(cell, run(cell, args))
+        entry = results.entries[cell.key]
+        said = entry.get("error") or f"{entry['score']:.3f} in {entry['seconds']:.0f} s"
+        print(f"{cell.set} {cell.size} seed {cell.seed} {cell.way}: {said}", flush=True)
+    table(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Where heads begin: fitted to what the untouched encoder says of the training rows.
+
+A fresh head sends random gradients into the encoder until it has learned where the classes lie, and
+with few rows training may end before that. So the last linear map of every head is fitted first, a
+convex problem with one answer, and training goes on from there (https://arxiv.org/abs/2202.10054).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from bough.data.examples import Examples
+from bough.data.packing import by_tokens, collate
+from bough.model.heads import Head
+from bough.model.losses import class_weights, loss
+from bough.model.network import Network
+from bough.plan.plan import Cell
+
+MOST_ROWS = 4000  # of a task: more make the beginning slower and hardly better
+STRENGTH = 1.0  # of the fit against its penalty: scikit-learn's C, on vectors of length 1
+ITERATIONS = 200
+
+
+def fit_heads(network: Network, examples: Mapping[str, Examples]) -> None:
+    """Fit every head, those that others read before their readers."""
+    for name in network.plan.order():
+        head = network.cells[Cell("head", name).key]
+        assert isinstance(head, Head)
+        if name in examples and head.output is not None and head.cosine is None:
+            rows = examples[name].sample(MOST_ROWS)
+            fit_linear(head, _inputs(network, name, head.output, rows), rows.targets)
+
+
+def fit_linear(head: Head, inputs: Tensor, targets: Tensor | None) -> None:
+    """Give the head's last map the least penalised loss on these inputs, [examples, width]."""
+    assert head.output is not None
+    assert targets is not None
+    task, targets = head.task, targets.to(inputs.device)
+    centre = inputs.mean(0)
+    scale = (inputs - centre).square().sum(1).mean().sqrt().clamp(min=1e-6)
+    scaled = (inputs - centre) / scale
+    weight = torch.zeros_like(head.output.weight, requires_grad=True)
+    bias = torch.zeros_like(head.output.bias, requires_grad=True)
+    weights = class_weights(task, targets.cpu())
+    penalty = 1 / (2 * STRENGTH * len(inputs))
+    optimizer = torch.optim.LBFGS(
+        [weight, bias], max_iter=ITERATIONS, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
+    )
+
+    def penalised() -> Tensor:
+        optimizer.zero_grad()
+        value = loss(task, scaled @ weight.T + bias, targets, weights)
+        value = value + penalty * weight.square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(penalised)  # type: ignore[arg-type]
+    with torch.no_grad():
+        head.output.weight.copy_(weight / scale)
+        head.output.bias.copy_(bias - (weight / scale) @ centre)
+
+
+@torch.no_grad()
+def _inputs(network: Network, name: str, output: nn.Linear, examples: Examples) -> Tensor:
+    """What a task's last map is given for each example, without dropout."""
+    device = output.weight.device
+    rows = torch.empty(len(examples), output.in_features, device=device)
+    for part in by_tokens(examples.lengths):
+        given: list[Tensor] = []
+        hook = output.register_forward_pre_hook(lambda _, args, seen=given: seen.append(args[0]))
+        try:
+            batch = collate({name: examples}, {name: part})
+            network(batch.pack.to(device), batch.index)
+        finally:
+            hook.remove()
+        rows[torch.from_numpy(part).to(device)] = given[0].float()
+    return rows
