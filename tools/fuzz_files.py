@@ -39,12 +39,12 @@ from bough.comparison.compare import compare
 from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.inference.load import load
+from bough.inference.torch_model import untrained_model
 from bough.model import pretrained
 from bough.recipe import yaml
 from bough.recipe.recipe import Recipe
 from bough.reports.page import report
 from bough.runs.run_dir import Run
-from bough.training.trainer import untrained_model
 from tests import folders, simulated
 
 SECONDS, MEMORY = 10.0, 2 * 2**30

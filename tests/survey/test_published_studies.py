@@ -63,7 +63,11 @@ def test_every_cell_of_every_budget_is_a_recipe_and_a_plan(file: Path):
             plans.append(plan_of(recipe.plan, recipe.tasks, shape))
             sizes = {name: SIZES[name] for name in recipe.tasks}
             parse(
-                training.sampling, sizes, training.batch, training.epochs, training.steps_per_epoch
+                training.sampling,
+                sizes,
+                training.batch,
+                training.epochs or 3,
+                training.steps_per_epoch,
             )
         assert len({plan.text for plan in plans}) == len({str(r.plan) for r in found}), (
             "no plan twice"

@@ -55,12 +55,12 @@ def test_what_is_asked_on_the_command_line_is_refused_in_a_sentence(base, tmp_pa
 def test_threads_of_every_run(base, tmp_path):
     del base["threads"]
     file = files.written(tmp_path, recipe=base, vary={"plan": ["full"]})
-    assert prepare(file, tmp_path / "a", None, 1, 3)[1].base.threads == 3
+    assert prepare(file, tmp_path / "a", None, 1, threads=3)[1].base.threads == 3
     assert prepare(file, tmp_path / "b", None, 10**6)[1].base.threads == 1
     base["threads"] = 2
     file = files.written(tmp_path, recipe=base, vary={"plan": ["full"]})
     with pytest.raises(UserError, match=r"--threads 3: the runs of .* have 2, by their recipe"):
-        prepare(file, tmp_path / "c", None, 1, 3)
+        prepare(file, tmp_path / "c", None, 1, threads=3)
 
 
 def test_a_survey_killed_three_times_ends_with_every_run_done_once(base, tmp_path):

@@ -83,11 +83,11 @@ def test_eval_says_when_the_rows_are_others(tiny_folder: Path, tmp_path: Path) -
     rows = folders.data(tmp_path / "rows")
     run = train(folders.recipe(tiny_folder, rows=rows, **FEW), tmp_path / "run")
     said: list[str] = []
-    judge(run.folder, "dev", said.append)
+    evaluate(run.folder, say=said.append)
     assert said == []
     file = rows / "sentiment-dev.csv"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    judge(run.folder, "dev", said.append)
+    evaluate(run.folder, say=said.append)
     (sentence,) = said
     assert "the dev rows of task 'sentiment'" in sentence
     assert "are not those that the run was judged on" in sentence

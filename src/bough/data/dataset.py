@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,15 +80,6 @@ class Data:
             }
             for name, by_split in self.rows.items()
         }
-
-    def changed(
-        self, before: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    ) -> Iterator[tuple[str, str, str]]:
-        """The tasks and splits whose rows are others than these digests' were, and their source."""
-        for name, splits in self.digests().items():
-            for split, known in splits.items():
-                if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
-                    yield name, split, self.rows[name][split].source
 
     def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
         return {

@@ -28,6 +28,7 @@ from bough.recipe.sources import Source, as_source
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.console import progress
 from bough.runs.run_dir import Run
+from bough.runs.unchanged import changed_rows
 from bough.scoring.classes import Counts, confusion, most_confused, per_class
 from bough.scoring.evaluate import predict, read_out, score
 from bough.scoring.metrics import Predictions
@@ -136,7 +137,7 @@ def _of_run(
     model = load(run)
     choice.check(model)
     data = Data.gather(Recipe.read(run.recipe_file), [split])
-    for name, _, where in data.changed(run.environment.get("data", {})):
+    for name, _, where in changed_rows(run, data):
         say(
             f"the {split} rows of task {name!r} ({where}) are not those that the run was judged "
             "on: its scores are of other rows than these"
