@@ -220,7 +220,7 @@ def test_a_failure_leaves_the_old_file_and_no_parts(
     (tmp_path / "in.txt").write_text("the old tree\n" * 3, encoding="utf-8")
 
     def fail(*_: object) -> Iterator[Any]:
-        yield "1", {}
+        yield input_files.Row("1", {}), {}
         raise RuntimeError("power cut")
 
     monkeypatch.setattr(predict_file, "answers", fail)
