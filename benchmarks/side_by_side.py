@@ -5,8 +5,8 @@
 Runs `bough train` on the embedded tasks by the clock: alone, two at a time, and beside a loop on
 every core that never rests; in turn, `--rounds` times. A speed is tokens per second of the steps,
 and what is printed are ratios: two together against one alone, and one beside the loops against
-one alone. `--spin` lets OpenMP's idle threads spin, as they do by themselves, to show what that
-costs; `--threads` is handed on.
+one alone. `--spin` lets OpenMP's idle threads spin as long as they do by themselves, to show what
+that costs; `--threads` is handed on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bough import demo
-from bough.machine_limits import cores
+from bough.machine_limits import WAITING, cores
 
 GOMP_DEFAULT = "300000"  # spins of an idle thread before it sleeps, if nobody says otherwise
 SPINNING = {"GOMP_SPINCOUNT": GOMP_DEFAULT}
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=15, help="of one training's steps")
     parser.add_argument("--threads", type=int, help="of each training; else bough's choice")
-    parser.add_argument("--spin", action="store_true", help="as OpenMP does by itself")
+    parser.add_argument("--spin", action="store_true", help="as long as GNU's OpenMP does")
     args = parser.parse_args()
     alone, together, beside = [], [], []
     for number in range(args.rounds):
@@ -73,11 +73,7 @@ def command(run: Path, args: argparse.Namespace) -> list[str]:
 
 
 def how(args: argparse.Namespace) -> dict:
-    chosen = {
-        "OMP_NUM_THREADS",
-        "OMP_WAIT_POLICY",
-        *SPINNING,
-    }  # what this shell says is not what is measured
+    chosen = {"OMP_NUM_THREADS", *WAITING}  # what this shell says is not what is measured
     environment = {k: v for k, v in os.environ.items() if k not in chosen}
     if args.spin:
         environment |= SPINNING

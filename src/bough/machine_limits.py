@@ -10,7 +10,10 @@ from pathlib import Path
 FILES = 2**16  # where the system sets no limit
 QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: "200000 100000" is two processors' time
 LOOK = 0.2  # seconds for which other processes are watched
-WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how OpenMP's threads wait
+# How long an idle thread of OpenMP spins before it sleeps: about what lies between two products,
+# not the milliseconds that are usual. GNU's counts spins, LLVM's milliseconds.
+SHORT_SPIN = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
+WAITING = ("OMP_WAIT_POLICY", *SHORT_SPIN)  # who sets one of these knows better
 
 
 def cores(quota: Path = QUOTA) -> int:
@@ -33,13 +36,14 @@ def free_cores(quota: Path = QUOTA) -> int:
 
 
 def sleep_when_idle() -> None:
-    """Threads of torch that wait for others are to sleep, and not to spin.
+    """Threads of torch that wait for others are to sleep soon, and not to spin on.
 
     A spinning thread takes the time that another process, or the thread it waits for, could use; on
-    a busy machine nearly all of it. OpenMP reads this when torch is loaded, and not later.
+    a busy machine nearly all of it. One that sleeps at once is woken too often on an idle machine.
+    OpenMP reads this when torch is loaded, and not later.
     """
     if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.environ.update(SHORT_SPIN)
 
 
 def _processors() -> list[int]:

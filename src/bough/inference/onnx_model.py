@@ -168,7 +168,7 @@ def session(file: Path, threads: int | None) -> Any:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.enable_mem_pattern = False  # one would be kept for every shape that ever came
-    # Threads that wait sleep, as those of torch do: see `machine_limits.sleep_when_idle`.
+    # Threads that wait sleep, as those of torch soon do: see `machine_limits.sleep_when_idle`.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads is not None:
         options.intra_op_num_threads = threads
