@@ -54,7 +54,8 @@ MUTANTS = (
     ),
     Mutant(
         "step: the plain losses go backward", "training/step.py",
-        "weighted = self.weighting.scale(plain)", "weighted = plain", STEP, "every_weighting",
+        "weighted = self.weighting.scale(plain, self._means(plain, part))", "weighted = plain",
+        STEP, "every_weighting",
     ),
     Mutant(
         "step: nothing is clipped", "training/step.py",
@@ -170,6 +171,16 @@ MUTANTS = (
         "loader: tasks together all the same", "data/loader.py",
         "chosen.items()] if apart else [chosen]", "chosen.items()] if False else [chosen]",
         "data/test_loader.py",
+    ),
+    Mutant(
+        "loader: a process takes its share for the whole", "data/loader.py",
+        "own = {task: len(dealt[task]) / len(part) for", "own = {task: 1.0 for",
+        "data/test_loader.py", "processes_share",
+    ),
+    Mutant(
+        "processes: everyone has every example", "processes.py",
+        "numbers[(self.rank - turn) % self.count :: self.count]", "numbers[::1]",
+        "test_processes.py", "nothing_is_lost",
     ),
     Mutant(
         "statistics: a width that is no square", "scoring/statistics.py",

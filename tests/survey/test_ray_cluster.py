@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -66,6 +67,6 @@ def test_no_cluster_there(base: Any, tmp_path: Path) -> None:
 
 def test_without_ray(base: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = files.written(tmp_path, recipe=base, vary={"plan": ["full"]})
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"--ray needs its package: pip install 'bough\[cluster\]'"):
         conduct(file, out=tmp_path / "out", ray="local")
