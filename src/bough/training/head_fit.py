@@ -54,10 +54,10 @@ def fit_linear(head: Head, inputs: Tensor, targets: Tensor | None) -> None:
         optimizer.zero_grad()
         value = loss(task, scaled @ weight.T + bias, targets, weights)
         value = value + penalty * weight.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
-    optimizer.step(penalised)  # type: ignore[arg-type]
+    optimizer.step(penalised)
     with torch.no_grad():
         head.output.weight.copy_(weight / scale)
         head.output.bias.copy_(bias - (weight / scale) @ centre)
