@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from bough.data.examples import Examples
@@ -41,10 +42,11 @@ def head_of(task: Task) -> Head:
     return head
 
 
-def unit(x: torch.Tensor) -> np.ndarray:
+def unit(x: torch.Tensor) -> NDArray[Any]:
     """As the penalty sees them: about their mean, of length 1."""
     away = x - x.mean(0)
-    return (away / away.square().sum(1).mean().sqrt()).numpy()
+    scaled: NDArray[Any] = (away / away.square().sum(1).mean().sqrt()).numpy()
+    return scaled
 
 
 @pytest.mark.parametrize("balanced", [False, True])

@@ -8,6 +8,7 @@ convex problem with one answer, and training goes on from there (https://arxiv.o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,13 +69,17 @@ def _inputs(network: Network, name: str, output: nn.Linear, examples: Examples) 
     """What a task's last map is given for each example, without dropout."""
     device = output.weight.device
     rows = torch.empty(len(examples), output.in_features, device=device)
-    for part in by_tokens(examples.lengths):
-        given: list[Tensor] = []
-        hook = output.register_forward_pre_hook(lambda _, args, seen=given: seen.append(args[0]))
-        try:
+    given: list[Tensor] = []
+
+    def keep(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+        given.append(arguments[0])
+
+    hook = output.register_forward_pre_hook(keep)
+    try:
+        for part in by_tokens(examples.lengths):
             batch = collate({name: examples}, {name: part})
             network(batch.pack.to(device), batch.index)
-        finally:
-            hook.remove()
-        rows[torch.from_numpy(part).to(device)] = given[0].float()
+            rows[torch.from_numpy(part).to(device)] = given.pop().float()
+    finally:
+        hook.remove()
     return rows
