@@ -26,6 +26,7 @@ from bough.data.tokens import Ints
 from bough.model.forward import PackedForward
 from bough.model.network import Network
 from bough.model.routing import READ
+from bough.processes import Processes
 from bough.training.disk_cache import StateCache, cache_folder, disk_limit
 
 IN_MEMORY = 2**30  # bytes; more is left on disk and mapped
@@ -165,6 +166,33 @@ class States:
                     states[kind].rows[start : start + stream.length] = rows[at : at + stream.length]
                     at += stream.length
         return tuple(states.values())
+
+
+def kept(
+    network: Network,
+    examples: dict[str, Examples],
+    processes: Processes,
+    say: Callable[[str], None],
+) -> dict[str, Examples]:
+    """The examples with the states of what is frozen, where that saves work and there is room."""
+    states = States(network)
+    if not states.worth:
+        return examples
+    with processes.first_ahead():
+        fit = states.fit(examples)
+        if fit:
+            say("the trunk's fixed part is computed once for each text")
+            cached = states.of_all(examples)
+    if fit:
+        if states.cache.damaged:
+            say("kept states were damaged, and are computed anew")
+        if all(source.first for source in cached.values()):
+            return cached
+    say(
+        "some states of the trunk's fixed part have no room in the cache (BOUGH_CACHE, at most "
+        "BOUGH_CACHE_GB) and are computed again whenever they are needed"
+    )
+    return examples
 
 
 def _pair(names: Sequence[str]) -> tuple[str, str]:

@@ -6,7 +6,6 @@ stopped, or killed, goes on from its checkpoint to the same weights, bit for bit
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import selected
 from bough.training.disk_cache import disk_limit
-from bough.training.frozen_states import States
+from bough.training.frozen_states import kept
 from bough.training.head_fit import MOST_ROWS, fit_heads
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.step import NotFiniteError, StepResult
@@ -206,25 +205,8 @@ class Trainer:
                 )
 
     def _with_states(self, network: Network, examples: dict[str, Examples]) -> dict[str, Examples]:
-        """With the states of what is frozen, where that saves work and there is room."""
-        states = States(network)
-        if not (states.worth and self.recipe.training.keep_states):
-            return examples
-        with self.processes.first_ahead():
-            fit = states.fit(examples)
-            if fit:
-                self._say_once("the trunk's fixed part is computed once for each text")
-                cached = states.of_all(examples)
-        if fit:
-            if states.cache.damaged:
-                self._say_once("kept states were damaged, and are computed anew")
-            if all(source.first for source in cached.values()):
-                return cached
-        self._say_once(
-            "some states of the trunk's fixed part have no room in the cache (BOUGH_CACHE, at most "
-            "BOUGH_CACHE_GB) and are computed again whenever they are needed"
-        )
-        return examples
+        keep = self.recipe.training.keep_states
+        return kept(network, examples, self.processes, self._say_once) if keep else examples
 
     def _say_once(self, text: str) -> None:
         if text not in self.notes:
@@ -302,7 +284,7 @@ class Trainer:
         with nullcontext() if average is None else average.applied():
             answers = predict(self.network, judged, processes=self.processes)
             scores = score(self.tasks, judged, answers) if self.processes.first else {}
-            scores = self._agreed(scores)
+            scores = self.processes.agree_on(scores)  # what is best, and when to stop
             select = self.recipe.training.select
             value = None if select == "last" else selected(scores, self.tasks, select)
             better = value is None or progress.best is None or value > progress.best
@@ -315,15 +297,6 @@ class Trainer:
         self.display.scored(progress.total, scores, better)
         patience = phase.training.patience
         return patience is not None and progress.since_best >= patience
-
-    def _agreed(self, scores: dict[str, Any]) -> dict[str, Any]:
-        """The first process's, to the last bit: what is best, and when to stop, depends on them."""
-        if self.processes.count == 1:
-            return scores
-        told: dict[str, Any] = json.loads(
-            self.processes.hand_out_bytes(json.dumps(scores).encode())
-        )
-        return told
 
     def _finish(self, progress: Progress) -> None:
         """The best model once more on every split that has rows; then the run is done."""
