@@ -86,7 +86,7 @@ def finish(connection: H11Protocol) -> None:
 
     async def answer() -> None:
         await connection.cycle.send({"type": "http.response.start", "status": 200, "headers": []})
-        await connection.cycle.send({"type": "http.response.body"})
+        await connection.cycle.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     asyncio.run(answer())
 
