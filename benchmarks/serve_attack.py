@@ -9,7 +9,7 @@ again after the second that `Retry-After` asks for, three times at most; it coun
 within 10 s of its first try. Then the server is told to end, while the attack goes on. Attacks
 on what is answered, rather than on whether, follow. Under five minutes in all.
 
-"before" are constants: what this script measured, on two cores with nothing else running, of the
+"before" are constants: what this script measured, on two cores that it had to itself, of the
 version before these defences (commit 4d1a71b), by
 
     python benchmarks/serve_attack.py --path FOLDERS --model FOLDER
@@ -67,6 +67,11 @@ BEFORE = {
         "gets nothing, nothing, nothing, nothing; then /ready says 200, other "
         "texts are not answered"
     ),
+    "its weights' file overwritten with NaN, then cut": (
+        '200: `{"answers":[{"mood":{"label":"x","score":NaN,"probabilities":{"x":NaN,...`; when it '
+        "is cut, ends with -7"
+    ),
+    "weights that are NaN": "does not start (exit code 2)",
 }
 
 
