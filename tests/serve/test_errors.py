@@ -20,7 +20,7 @@ from tests.serving import JSON, ONE, run
         (b"{}", 422, 'texts is missing; expected a list like {"texts": ["A fine film."]}'),
         (b'{"texts": []}', 422, "texts is an empty list; expected a list like"),
         (b'{"texts": "a tree"}', 422, "texts is a text; expected a list like"),
-        (b'{"text": ["a"]}', 422, "no key 'text' in a request (texts, tasks); did you mean"),
+        (b'{"text": ["a"]}', 422, "no key 'text' in a request (texts, tasks, abstain); did"),
         (b'{"texts": [null]}', 422, "text 1 is null; expected a text, or a pair like"),
         (b'{"texts": ["a", 1e400]}', 422, "text 2 is a number; expected a text, or a pair like"),
         (b'{"texts": [["a"]]}', 422, "text 1 is a list of 1; expected a text, or a pair like"),
