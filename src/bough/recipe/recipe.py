@@ -121,8 +121,7 @@ class Training(BaseModel):
     clip: float | None = Field(1.0, gt=0, description="Largest gradient norm; null for no limit.")
     accumulate: int = Field(1, ge=1, description="Batches whose gradients are added up per step.")
     heads: Literal["auto", "fitted", "fresh"] = Field(
-        "auto",
-        description="How heads begin: fitted to the untouched encoder, or fresh.",
+        "auto", description="How heads begin: fitted to the untouched encoder, or fresh."
     )
     layer_decay: float = Field(
         1.0, gt=0, le=1, description="Factor of the learning rate from each layer to the one below."
@@ -207,9 +206,7 @@ class Recipe(Consistent):
         description="Where to compute: auto, cpu, cuda, cuda:N or mps.",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="Precision of the trunk.")
-    threads: int | None = Field(
-        None, ge=1, description="CPU threads; null takes what is free, in Python torch's choice."
-    )
+    threads: int | None = Field(None, ge=1, description="CPU threads; null takes what is free.")
     training: Training = Field(default_factory=Training, description="How the weights are learned.")
 
     _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found
