@@ -188,6 +188,11 @@ def launched_rank() -> int:
     return int(os.environ["RANK"]) if _launched() else 0
 
 
+def launched_count() -> int:
+    """How many were started together, this one among them."""
+    return int(os.environ["WORLD_SIZE"]) if _launched() else 1
+
+
 def restarted() -> bool:
     """Whether `torchrun --max-restarts` has started these processes anew after one had failed."""
     return _launched() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

@@ -13,7 +13,7 @@ import typer
 from bough.cli.arguments import Threads, fail, settle_threads
 from bough.cli.evaluate import show_scores
 from bough.errors import UserError
-from bough.processes import PeerLostError, launched_rank
+from bough.processes import PeerLostError, launched_count, launched_rank
 from bough.safe_text import shown
 
 Set = Annotated[
@@ -87,8 +87,8 @@ def train(
     display = tracked(for_terminal(), mirror or (), folder)
     with _interruptible(folder):
         if experiment is None:
-            settle_threads(threads, _began_with(folder))
-            run = go_on(folder, display)
+            number = settle_threads(threads, _began_with(folder))
+            run = go_on(folder, display, threads=number)
         else:
             if threads is not None:
                 experiment = experiment.model_copy(update={"threads": None})
@@ -103,10 +103,15 @@ def train(
 
 
 def _began_with(folder: Path) -> int | None:
-    """The threads of a run: with others it would not go on bit for bit."""
+    """The threads of a run on as many processes: with others it would not go on bit for bit."""
     from bough.runs.run_dir import Run
 
-    return Run.open(folder).environment.get("threads")
+    run = Run.open(folder)
+    if not run.environment_file.is_file():  # it was killed while it began
+        return None
+    before = run.environment
+    same = before.get("processes", 1) == launched_count()
+    return before.get("threads") if same else None
 
 
 @contextmanager

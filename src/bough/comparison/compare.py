@@ -19,7 +19,6 @@ from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
 from bough.recipe.quora_caveat import contaminated
-from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SIGNED
 from bough.runs.predictions import Answers
 from bough.scoring.metrics import AGGREGATES
@@ -154,7 +153,7 @@ def compare(
     asked = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     given = tuple(asked)
     runs, notes = groups.finished(groups.find_runs(given))
-    recipes = [Recipe.read(run.recipe_file, unset="keep") for run in runs]
+    recipes = [run.recipe(unset="keep") for run in runs]
     chosen = groups.common_tasks(runs, recipes, tasks)
     groups.check_rows(runs, recipes, chosen, split)
     variants, duplicates = groups.group(runs, recipes)

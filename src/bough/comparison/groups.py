@@ -211,6 +211,12 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
     return tuple(variants), notes
 
 
+def _kept_the_start(run: Run) -> bool:
+    """Whether its best model is that of step 0: with fitted heads the same for every seed."""
+    steps = [entry["step"] for entry in run.metrics() if entry.get("best")]
+    return bool(steps) and steps[-1] == 0
+
+
 def without_copies(
     variants: Sequence[Variant], answers: Mapping[tuple[str, str], tuple[Answers, ...]]
 ) -> tuple[tuple[Variant, ...], dict[tuple[str, str], tuple[Answers, ...]], list[str]]:
@@ -229,6 +235,9 @@ def without_copies(
         for place, (run, seed) in enumerate(zip(v.runs, v.seeds, strict=True)):
             key = tuple(part for name in tasks for part in answers[v.label, name][place].content())
             other, at = first.setdefault(key, (v, place))
+            if other is v and at != place and _kept_the_start(run):
+                places.append(place)
+                continue
             if other is not v or at == place:
                 places.append(place)
             if seed == other.seeds[at]:

@@ -101,7 +101,10 @@ def _slips(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 
 
 def _folded(label: str) -> str:
-    return "".join(filter(str.isalnum, label.casefold())) or label
+    """Without what people type now so, now so: case, blanks, hyphens. Numbers are as they are."""
+    if number(label) is not None:
+        return label
+    return "".join(sign for sign in label.casefold() if sign not in " -_") or label
 
 
 def _one_letter_off(a: str, b: str) -> bool:

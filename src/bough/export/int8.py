@@ -20,7 +20,6 @@ from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.inference.evaluation import evaluated
 from bough.inference.model import Model
-from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
 
 Tell = Callable[[str], None]
@@ -70,7 +69,7 @@ def dev_rows(source: str | Path) -> dict[str, Rows]:
             f"{source}: int8 is held against the dev rows of a run, and this is no run directory; "
             "export the run itself, or leave --int8 out"
         ) from None
-    data = Data.gather(Recipe.read(run.recipe_file), ["dev"])
+    data = Data.gather(run.recipe(), ["dev"])
     rows = {name: splits["dev"] for name, splits in data.rows.items() if "dev" in splits}
     missing = [name for name in data.tasks if name not in rows or rows[name].labels is None]
     if missing:

@@ -23,7 +23,6 @@ from bough.inference.input_files import Choice, fitting, readers
 from bough.inference.load import load
 from bough.inference.model import WINDOW, Model
 from bough.inference.torch_model import MultiTaskModel
-from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Source, as_source
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.console import progress
@@ -136,7 +135,11 @@ def _of_run(
     run = source if isinstance(source, Run) else _run(source)
     model = load(run)
     choice.check(model)
-    data = Data.gather(Recipe.read(run.recipe_file), [split])
+    recipe = run.recipe()
+    asked = {n: t for n, t in recipe.tasks.items() if n in (choice.tasks or recipe.tasks)}
+    if not choice.tasks:  # those that have such rows, if not named
+        asked = {n: t for n, t in asked.items() if getattr(t, split) is not None} or asked
+    data = Data.gather(recipe.model_copy(update={"tasks": asked}), [split])
     for name, _, where in changed_rows(run, data):
         say(
             f"the {split} rows of task {name!r} ({where}) are not those that the run was judged "
@@ -145,7 +148,7 @@ def _of_run(
     labelled = {
         name: splits[split]
         for name, splits in data.rows.items()
-        if splits[split].labels is not None and name in (choice.tasks or data.rows)
+        if splits[split].labels is not None
     }
     if not labelled:
         raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")

@@ -16,12 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from pydantic import BaseModel
 
 from bough.errors import UserError
 from bough.files import Content, clear_parts, explained, write_atomically
+from bough.plan.encoder_pooling import BEFORE_AUTO
+from bough.recipe.recipe import Recipe
 from bough.runs import run_files
 from bough.runs.lock import locked
 
@@ -72,6 +74,18 @@ class Run:
     @property
     def recipe_file(self) -> Path:
         return self.folder / "recipe.yaml"
+
+    @property
+    def environment_file(self) -> Path:
+        return self.folder / "environment.json"
+
+    def recipe(self, unset: Literal["error", "keep"] = "error") -> Recipe:
+        """The recipe as it was begun: what an older one does not say is as it was then."""
+        recipe = Recipe.read(self.recipe_file, unset=unset)
+        then: dict[str, Any] = {"tasks": BEFORE_AUTO.resolve(recipe.tasks)}
+        if "heads" not in recipe.training.model_fields_set:
+            then["training"] = recipe.training.model_copy(update={"heads": "fresh"})
+        return recipe.model_copy(update=then)
 
     @property
     def model(self) -> Path:

@@ -22,7 +22,9 @@ Evaluation = tuple[int, Mapping[str, Any]]  # step, dev scores
 
 
 def evaluations(run: Run) -> list[Evaluation]:
-    return [(int(entry["step"]), entry["dev"]) for entry in run.metrics() if "dev" in entry]
+    """All but that of step 0, where nothing has been learned yet."""
+    judged = (entry for entry in run.metrics() if "dev" in entry and entry["step"])
+    return [(int(entry["step"]), entry["dev"]) for entry in judged]
 
 
 def score(scores: Mapping[str, Any], name: str) -> float:

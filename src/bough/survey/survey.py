@@ -257,7 +257,7 @@ def baseline(folder: SurveyDir, survey: Survey) -> str | None:
     if not any(run.finished for run in of_cell):
         return survey.baseline
     runs, _ = finished(find_runs([folder.path]))
-    variants, _ = group(runs, [Recipe.read(run.recipe_file, unset="keep") for run in runs])
+    variants, _ = group(runs, [run.recipe(unset="keep") for run in runs])
     return next((v.label for v in variants if of_cell & {*v.runs}), survey.baseline)
 
 

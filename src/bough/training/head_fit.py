@@ -31,7 +31,7 @@ def fit_heads(network: Network, examples: Mapping[str, Examples]) -> None:
         head = network.cells[Cell("head", name).key]
         assert isinstance(head, Head)
         if name in examples and head.output is not None and head.cosine is None:
-            rows = examples[name].sample(MOST_ROWS)
+            rows = examples[name]
             fit_linear(head, _inputs(network, name, head.output, rows), rows.targets)
 
 

@@ -87,10 +87,15 @@ class PhaseSchedule:
         """How many are begun."""
         return math.ceil(self.steps / self.sampler.steps(0))
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether nothing but the number of rows says how long it is."""
+        given = self.training
+        return not (given.epochs or given.steps or given.tokens or given.minutes)
+
     def describe(self) -> str:
         """One sentence for people: whose turn it is, and for how long, where the rows say that."""
-        given = self.training
-        if given.epochs or given.steps or given.tokens or given.minutes:
+        if not self.by_rows:
             return self.sampler.describe()
         return f"{self.sampler.describe()}; for so many rows {self.epochs} epochs"
 

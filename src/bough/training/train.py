@@ -14,7 +14,6 @@ import torch
 
 from bough.errors import UserError
 from bough.files import DiskFullError
-from bough.plan.encoder_pooling import BEFORE_AUTO
 from bough.processes import Processes, joined, restarted
 from bough.recipe.recipe import Recipe
 from bough.runs.console import Display, Silent, for_terminal
@@ -64,7 +63,11 @@ def train(
 
 
 def resume(
-    folder: str | os.PathLike[str], display: Display | None = None, *, progress: bool = False
+    folder: str | os.PathLike[str],
+    display: Display | None = None,
+    *,
+    progress: bool = False,
+    threads: int | None = None,
 ) -> Run:
     """Go on with a run that was stopped or killed, as if nothing had happened.
 
@@ -72,25 +75,27 @@ def resume(
         folder: The run's directory.
         display: What is told of every step; nothing by default.
         progress: Show how it goes, as `bough train` does; in a notebook below the cell.
+        threads: Of torch, instead of those that the recipe names.
 
     Example:
         >>> bough.resume("runs/stopped").finished
         True
     """
     run = Run.open(folder)
-    if run.finished:
+    if run.finished and not restarted():
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
+    watched = display or (for_terminal() if progress else Silent())
     with joined() as processes:
-        return _go_on(run, display or (for_terminal() if progress else Silent()), processes)
+        return _go_on(run, watched, processes, threads)
 
 
-def _go_on(run: Run, display: Display, processes: Processes) -> Run:
+def _go_on(run: Run, display: Display, processes: Processes, threads: int | None = None) -> Run:
     if run.finished:  # by processes of which one failed at the very end
         return run
     writer = Writer.resume(run.folder) if processes.first else Onlooker(run.folder)
     with _closing(writer, display, processes) as shown:
-        recipe = _as_begun(Recipe.read(run.recipe_file))
-        with _threads(recipe.threads):
+        recipe = run.recipe()
+        with _threads(threads or recipe.threads):
             Trainer(recipe, writer, shown, _state_for_all(run, processes), processes).run()
     return run
 
@@ -102,16 +107,9 @@ def new_folder(recipe: object) -> Path:
     while True:
         folder = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
         if not folder.exists():
-            return last if last is not None and restarted() else folder
+            begun = last is not None and restarted() and not Run(last).finished
+            return last if begun and last is not None else folder
         number, last = number + 1, folder
-
-
-def _as_begun(recipe: Recipe) -> Recipe:
-    """A run's recipe; what it does not say was not there to be said, and is as it was then."""
-    update: dict[str, Any] = {"tasks": BEFORE_AUTO.resolve(recipe.tasks)}
-    if "heads" not in recipe.training.model_fields_set:
-        update["training"] = recipe.training.model_copy(update={"heads": "fresh"})
-    return recipe.model_copy(update=update)
 
 
 def _state(run: Run) -> dict[str, Any] | None:

@@ -131,8 +131,13 @@ class Trainer:
     def _begin(self) -> None:
         # With the classes, the pooling and the length that were found: they are the run's, whatever
         # becomes of the files and the rules.
-        length = {"epochs": self.recipe.training.epochs or self.schedules[0].epochs}
-        training = self.recipe.training.model_copy(update=length)
+        training, found = (
+            self.recipe.training,
+            {"heads": "fitted" if self._heads_fitted else "fresh"},
+        )
+        if self.schedules[0].by_rows and not training.phases:
+            found |= {"epochs": self.schedules[0].epochs}
+        training = training.model_copy(update=found)
         recipe = self.recipe.model_copy(update={"training": training})
         resolved, files = memory_rows.stored(recipe, self.tasks)
         for name, content in files.items():
@@ -152,9 +157,11 @@ class Trainer:
 
     def _fit_heads(self) -> None:
         self.display.say("the heads begin fitted to what the untouched encoder says of the rows")
-        self.network.freeze_trunk()
+        self.network.freeze_trunk()  # for the time being: nothing is said of kept states
         some = {name: source.sample(MOST_ROWS) for name, source in self.learned.items()}
-        fit_heads(self.network, self._with_states(self.network, some))
+        if self.recipe.training.keep_states:
+            some = kept(self.network, some, self.processes, lambda text: None)
+        fit_heads(self.network, some)
         self.processes.hand_out(self.network.state_dict().values())
 
     def _train(self, schedule: PhaseSchedule, progress: Progress) -> None:
@@ -270,7 +277,8 @@ class Trainer:
     def _watch(self, losses: Mapping[str, float], lr: float) -> None:
         """Say once when a task's loss is far above what knowing nothing costs."""
         for name, now in losses.items():
-            if now > EXPLODED * ignorant_loss(self.tasks[name]):
+            task = self.tasks[name]
+            if task.class_weights is None and now > EXPLODED * ignorant_loss(task):
                 self._say_once(
                     f"the loss of task {name!r} is far above what knowing nothing costs: the "
                     f"learning rate is too high; stop, and lower training.lr ({lr:g})"
@@ -306,6 +314,8 @@ class Trainer:
         if all(schedule.frozen for schedule in self.schedules):
             # What no phase let learn has the states that were kept for judging on the way.
             best.network.freeze_trunk()
+        else:  # whatever the last phase left: all processes judge in the same way
+            best.network.unfreeze()
         scores: dict[str, Any] = {}
         for split in ("dev", "test"):
             examples = self.dev if split == "dev" else self._examples("test")
