@@ -131,13 +131,10 @@ class Trainer:
     def _begin(self) -> None:
         # With the classes, the pooling and the length that were found: they are the run's, whatever
         # becomes of the files and the rules.
-        training, found = (
-            self.recipe.training,
-            {"heads": "fitted" if self._heads_fitted else "fresh"},
-        )
-        if self.schedules[0].by_rows and not training.phases:
-            found |= {"epochs": self.schedules[0].epochs}
-        training = training.model_copy(update=found)
+        found: dict[str, Any] = {"heads": "fitted" if self._heads_fitted else "fresh"}
+        if self.schedules[0].by_rows and not self.recipe.training.phases:
+            found["epochs"] = self.schedules[0].epochs
+        training = self.recipe.training.model_copy(update=found)
         recipe = self.recipe.model_copy(update={"training": training})
         resolved, files = memory_rows.stored(recipe, self.tasks)
         for name, content in files.items():
