@@ -14,9 +14,10 @@ from bough.extras import install_line
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = ["serve", "search", "export", "hub", "cluster", "tensorboard", "wandb"]
 
 
-@pytest.mark.parametrize("extra", ["serve", "search", "export", "hub", "tensorboard", "wandb"])
+@pytest.mark.parametrize("extra", EXTRAS)
 def test_the_line_names_the_packages(
     extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import bough
 
@@ -26,6 +29,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_there(site: Path) -> None:
     pages = {p.relative_to(ROOT / "docs").with_suffix(".html") for p in ROOT.glob("docs/**/*.md")}
     assert pages <= {page.relative_to(site) for page in site.rglob("*.html")}
+
+
+def test_every_page_is_in_the_menu() -> None:
+    def listed(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for part in entry.values() if isinstance(entry, dict) else entry:
+                yield from listed(part)
+
+    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    pages = [str(p.relative_to(ROOT / "docs").as_posix()) for p in ROOT.glob("docs/**/*.md")]
+    assert sorted(listed(menu)) == sorted(pages)
 
 
 def test_the_start_shows_the_readmes_quick_start(site: Path) -> None:

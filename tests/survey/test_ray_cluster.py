@@ -68,5 +68,5 @@ def test_no_cluster_there(base: Any, tmp_path: Path) -> None:
 def test_without_ray(base: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = files.written(tmp_path, recipe=base, vary={"plan": ["full"]})
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"--ray needs its package: pip install 'bough\[cluster\]'"):
+    with pytest.raises(UserError, match=r"--ray needs its package: pip install"):
         conduct(file, out=tmp_path / "out", ray="local")

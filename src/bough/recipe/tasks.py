@@ -1,7 +1,7 @@
 """A task: what is to be learned from which columns, and how it is read out and judged.
 
-A task has no name of its own: the recipe's `tasks` gives it one. Its classes may be left open; rows
-finds them in the data and returns the task with `labels` filled in.
+A task has no name of its own: the recipe's `tasks` gives it one. Its classes may be left open;
+`checked_rows.load` finds them in the data and returns the task with `labels` filled in.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Task(Consistent):
     def classes(self) -> int:
         """How many classes there are; asked once the labels are known."""
         if self.labels is None:
-            raise RuntimeError("the classes of this task are not known yet: rows.load finds them")
+            raise RuntimeError("the classes are not known yet: checked_rows.load finds them")
         return len(self.labels)
 
     @property

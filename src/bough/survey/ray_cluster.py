@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bough.errors import UserError
+from bough.extras import install_line
 from bough.survey.cells import RunSpec
 from bough.survey.launcher import Keep
 from bough.survey.one_run import do
@@ -78,7 +79,7 @@ def connected(address: str) -> Iterator[Cluster]:
     try:
         import ray
     except ImportError:
-        raise UserError("--ray needs its package: pip install 'bough[cluster]'") from None
+        raise UserError(f"--ray needs its package: {install_line('cluster')}") from None
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address=address, log_to_driver=False, **options)
