@@ -58,7 +58,9 @@ def started(words: list[str]) -> bool:
     if words[0] == "serve":
         return False
     if words[0] == "survey":
-        return "--list" in words
+        return "--list" in words and not words[1].startswith("/")
+    if "--label" in words:  # of a file and a task that the page makes up
+        return False
     return "--int8" not in words and words != ["demo"] and "runs/depth-small" not in words
 
 
@@ -70,7 +72,10 @@ def prepare(page: str, tiny_folder: Path) -> None:
     Path("new.csv").write_text("sentence\nA fine film.\n", encoding="utf-8")
     Path("texts.txt").write_text("A fine film.\n", encoding="utf-8")
     Path("pairs.tsv").write_text("sentence1\tsentence2\nHow old?\tWhat age?\n", encoding="utf-8")
-    Path("mine.csv").write_text("sentence,review\nA fine film.,Not for me.\n", encoding="utf-8")
+    mine = "sentence,review,sentiment\nA fine film.,Not for me.,0\nDull.,Good.,1\n"
+    Path("mine.csv").write_text(mine, encoding="utf-8")
+    more = '{"sentence": "A fine film.", "sentiment": "0"}\n'
+    Path("more.jsonl").write_text(more, encoding="utf-8")
     surveys = [text for text in blocks(page, "yaml") if text.startswith("# depth.yaml")]
     for text in surveys:
         shallow = text.replace("split@3", "split@1")  # as the small encoder is

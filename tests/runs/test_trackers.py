@@ -69,7 +69,7 @@ def test_trackers_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(UserError, match=r"--mirror 'wandbb': .*; did you mean 'wandb'\?"):
         tracked(silent, ["wandbb"], tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs its package: pip install 'bough\[tensorboard\]'"):
+    with pytest.raises(UserError, match=r"needs its package: pip install 'tensorboard"):
         tracked(silent, ["tensorboard"], tmp_path)
 
 

@@ -49,7 +49,8 @@ def test_workers_that_are_killed(base: Any, tmp_path: Path, pretended: None) -> 
     local = conduct(file, out=here, workers=2)
     assert (result.done, result.failed) == (local.done, local.failed) == (6, 2)
     for name, starts in files.starts(out).items():
-        assert starts == (2 if name.startswith("lr=1e-06") else 1), name
+        # The process that trains may outlive the worker that started it: then it is waited for.
+        assert starts in ((1, 2) if name.startswith("lr=1e-06") else (1,)), name
     for name in sorted(files.starts(here)):
         for part in (f"runs/{name}/scores.json", f"failures/{name}.txt"):
             assert (out / part).exists() == (here / part).exists(), part

@@ -133,9 +133,9 @@ def test_the_end_is_judged_by_the_kept_states(
         settings = {"phases": [{"frozen": True, "epochs": 1}, {"frozen": True, "epochs": 1}]}
     judged_from: list[set[bool]] = []
 
-    def noted(network: Network, examples: Mapping[str, Examples]) -> Any:
+    def noted(network: Network, examples: Mapping[str, Examples], **options: Any) -> Any:
         judged_from.append({own.first > 0 for own in examples.values()})
-        return predict(network, examples)
+        return predict(network, examples, **options)
 
     monkeypatch.setattr(trainer, "predict", noted)
     told = folders.small(tiny_folder, **settings)

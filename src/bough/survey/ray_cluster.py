@@ -7,6 +7,7 @@ the survey's directory is a folder that all nodes see.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,7 @@ def connected(address: str) -> Iterator[Cluster]:
         import ray
     except ImportError:
         raise UserError(f"--ray needs its package: {install_line('cluster')}") from None
+    _check_reachable(address)
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address=address, log_to_driver=False, **options)
@@ -90,3 +92,14 @@ def connected(address: str) -> Iterator[Cluster]:
         yield Cluster(ray)
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries for minutes before it says that nobody listens."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UserError(f"--ray {address}: no cluster there ({why}); see: ray status") from None

@@ -195,8 +195,10 @@ class Trainer:
         while not phase.over:
             before = self.processes.exchanged
             result = self._step(phase)
-            stop, due = self._asked(schedule.training.save_every)
+            asked = self._asked(schedule.training.save_every)
             self._log(phase, result, self.processes.exchanged - before)
+            alone = self.processes.count == 1  # then what came meanwhile counts, too
+            stop, due = self._asked(schedule.training.save_every) if alone else asked
             if phase.evaluation_due:
                 progress.over = self._evaluate(phase, judged)
                 self._checkpoint(phase)
