@@ -22,7 +22,7 @@ from bough.model.losses import class_weights, loss
 from bough.model.network import Network
 from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
-from bough.recipe.recipe import Training
+from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
 from bough.training.weight_average import WeightAverage
