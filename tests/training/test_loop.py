@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bough
-from bough.processes import ALONE
+from bough.distributed import ALONE
 from bough.runs.console import Silent
 from bough.runs.run_dir import Run, Writer
 from bough.training.loop import Failed, Loop

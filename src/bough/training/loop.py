@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bough.processes import Processes
+from bough.distributed import Processes
 from bough.runs import cost
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer

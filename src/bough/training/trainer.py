@@ -15,6 +15,7 @@ import torch
 from bough import stop_signals
 from bough.data.dataset import Data
 from bough.data.examples import Examples
+from bough.distributed import ALONE, Processes
 from bough.errors import UserError
 from bough.inference.device import device_of
 from bough.inference.folder import save_metadata
@@ -23,7 +24,6 @@ from bough.inference.torch_model import untrained_model
 from bough.model import pretrained
 from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
-from bough.processes import ALONE, Processes
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
 from bough.runs.console import Display
