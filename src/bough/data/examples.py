@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough.data.checked_rows import Rows
+from bough.data.prepared.task_tables import plain_tokenizer
 from bough.data.tokens import Ints, Sequences, rows_of, tokenise
 from bough.recipe.tasks import Task
 
@@ -43,11 +44,19 @@ class Examples:
 
     @classmethod
     def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
-        apart: list[tuple[str, ...]] = [(text,) for pair in rows.texts for text in pair]
-        sequences, cut = tokenise(apart if task.twin else rows.texts, tokenizer, longest)
-        index = np.arange(len(sequences)).reshape(-1, 2 if task.twin else 1)
         targets = None if rows.labels is None else _targets(task, rows.labels)
-        return cls(sequences, index, targets, int(cut.sum()))
+        width = 2 if task.twin else 1
+        table = rows.table
+        if table is None or table.tokens_of != (plain_tokenizer(tokenizer), longest, task.twin):
+            apart: list[tuple[str, ...]] = [(text,) for pair in rows.texts for text in pair]
+            sequences, cut = tokenise(apart if task.twin else rows.texts, tokenizer, longest)
+            index = np.arange(len(sequences)).reshape(-1, width)
+            return cls(sequences, index, targets, int(cut.sum()))
+        assert table.sequences is not None
+        numbers = np.arange(len(rows)) if rows.numbers is None else rows.numbers
+        index = numbers[:, None] * width + np.arange(width)
+        made = cls(table.sequences, index, targets, int(table.cut[index].sum()))
+        return made._of(np.arange(len(made))) if rows.unused else made
 
     def __len__(self) -> int:
         return len(self.index)
@@ -62,13 +71,16 @@ class Examples:
         """No more than so many examples, always the same ones, and no sequences but theirs."""
         if most is None or len(self) <= most:
             return self
-        kept = np.sort(np.random.default_rng(0).permutation(len(self))[:most])
+        return self._of(np.sort(np.random.default_rng(0).permutation(len(self))[:most]))
+
+    def _of(self, kept: Ints) -> Examples:
+        """These examples, and no sequences but theirs."""
         targets = None if self.targets is None else self.targets[torch.from_numpy(kept)]
         used, index = np.unique(self.index[kept], return_inverse=True)
         return replace(
             self,
             sequences=self.sequences.of(used),
-            index=index.reshape(most, -1),
+            index=index.reshape(len(kept), -1),
             targets=targets,
             cached=tuple(states.of(used) for states in self.cached),
         )
@@ -78,9 +90,9 @@ def _targets(task: Task, labels: Sequence[Any]) -> Tensor:
     """The labels as a loss takes them, an example each."""
     match task.kind:
         case "classify":
-            return torch.tensor(labels, dtype=torch.long)
+            return torch.tensor(np.asarray(labels), dtype=torch.long)
         case "regress":
-            return torch.tensor(labels, dtype=torch.float32)
+            return torch.tensor(np.asarray(labels), dtype=torch.float32)
         case _:
             assert_never(task.kind)
 

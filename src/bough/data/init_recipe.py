@@ -19,6 +19,7 @@ from typing import Any
 from bough.data import audit, checked_rows, infer_columns
 from bough.data.checked_rows import Rows
 from bough.data.label_cells import label_cells
+from bough.data.prepared.part import Use
 from bough.data.split import split_off
 from bough.data.tables import Wanted, open_table
 from bough.errors import UserError, listed
@@ -224,7 +225,7 @@ def _draft(
     task = Task(**settings, **{split: paths[split] for split in SPLITS if split in paths})
     bad = []
     for split, file in to_describe.items():  # read as training will
-        use: checked_rows.Use = "optional" if split == "test" else "needed"
+        use: Use = "optional" if split == "test" else "needed"
         part = checked_rows.read(name, task, str(file), root=Path.cwd(), policy="skip", labels=use)
         bare = "" if part.labels is not None else ", without labels"
         says.append(f"rows   {file.name}: {len(part):,} {ROLES[split]}{bare}")

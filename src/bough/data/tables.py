@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bough.data import csv_reader
+from bough.disk_cache import DiskCache
 from bough.errors import UserError, nearest, shorten
 from bough.extras import install_line
 from bough.recipe.labels import class_name
@@ -25,6 +27,7 @@ from bough.recipe.tasks import Task
 from bough.user_paths import check_name, place, unreadable
 
 PART = 1024  # rows of a file that are taken apart at a time
+ROW = 100  # bytes of a row whose size is not known, about
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,21 @@ class Table:
     broken: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what was assumed
     classes: tuple[str, ...] | None = None  # class names the source itself declares
+    share: float = 1.0  # of the source that is read with this
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A table in parts of rows that follow each other, so that it may be of any size.
+
+    Where a column may be missing in a row (JSON), a part has every wanted column, and its names are
+    those found so far.
+    """
+
+    source: str
+    size: int  # in bytes, about
+    tables: Iterator[Table]
+    digest: Callable[[DiskCache], str | None]  # what its content is known by, if by anything
 
 
 def wanted_of(tasks: Iterable[Task]) -> Wanted:
@@ -74,20 +92,26 @@ def wanted_of(tasks: Iterable[Task]) -> Wanted:
 def open_table(
     source: str | Hub | tuple[Record, ...], wanted: Wanted, root: Path, origin: str
 ) -> Table:
-    """Read what a recipe names as a source; rows in memory have no name but `origin`."""
+    """All of what a recipe names as a source; rows in memory have no name but `origin`."""
+    return _joined(stream(source, wanted, root, origin).tables)
+
+
+def stream(
+    source: str | Hub | tuple[Record, ...], wanted: Wanted, root: Path, origin: str
+) -> Stream:
+    """The same part by part."""
     if isinstance(source, str):
-        return _joined(parts(place(source, root), wanted))
+        path = place(source, root)
+        tables = parts(path, wanted)
+        size = path.stat().st_size if path.exists() else 0
+        return Stream(str(path), size, tables, lambda cache: cache.file_digest(path))
     if isinstance(source, Hub):
         return _hub(source, wanted, root)
-    return _memory(source, wanted, origin)
+    return Stream(origin, ROW * len(source), _memory(source, wanted, origin), lambda cache: None)
 
 
 def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
-    """A file's table in parts of rows that follow each other, so that it may be of any size.
-
-    Where a column may be missing in a row (JSON), a part has every wanted column, and its names are
-    those found so far.
-    """
+    """A file's table part by part."""
     check_name(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -113,8 +137,9 @@ def _joined(tables: Iterable[Table]) -> Table:
 
 
 @contextmanager
-def _text(path: Path, newline: str) -> Iterator[Iterable[str]]:
-    """The file's lines; bytes that are not UTF-8 stay as lone surrogates for rows to report."""
+def _text(path: Path, newline: str) -> Iterator[tuple[Iterable[str], Callable[[], float]]]:
+    """The file's lines, and how much of it is read; bytes that are not UTF-8 stay as lone
+    surrogates for rows to report."""
     try:
         raw = path.open("rb")
     except OSError as fault:
@@ -122,11 +147,13 @@ def _text(path: Path, newline: str) -> Iterator[Iterable[str]]:
     with raw:
         if raw.peek(2).startswith((b"\xff\xfe", b"\xfe\xff")):
             raise UserError(f"{path} is UTF-16; save it as UTF-8 (iconv -f utf-16 -t utf-8)")
-        yield io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline=newline)
+        size = max(1, os.fstat(raw.fileno()).st_size)
+        lines = io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline=newline)
+        yield lines, lambda: raw.tell() / size
 
 
 def _delimited(path: Path, wanted: Wanted) -> Iterator[Table]:
-    with _text(path, newline="") as lines:
+    with _text(path, newline="") as (lines, share):
         file = csv_reader.DelimitedFile(lines, str(path), wanted.names)
         for column in wanted.names:
             if file.names.count(column) > 1 and column != "id":
@@ -147,12 +174,13 @@ def _delimited(path: Path, wanted: Wanted) -> Iterator[Table]:
                     if row.why
                 ),
                 file.notes,
+                share=share(),
             )
 
 
 def _json_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
     names: dict[str, None] = {}
-    with _text(path, newline="\n") as lines:
+    with _text(path, newline="\n") as (lines, share):
         written = ((n, line.rstrip("\n")) for n, line in enumerate(lines, 1) if line.strip())
         first = next(written, None)
         if first is None:
@@ -174,7 +202,9 @@ def _json_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
                     broken.append(Skipped(str(path), number, "", shorten(line), str(fault)))
             names |= dict.fromkeys(name for row in rows for name in row)
             columns = {name: [row.get(name) for row in rows] for name in wanted.names}
-            yield Table(str(path), "line", tuple(names), columns, numbers, tuple(broken))
+            yield Table(
+                str(path), "line", tuple(names), columns, numbers, tuple(broken), share=share()
+            )
 
 
 def _object(line: str) -> dict[str, Any]:
@@ -210,8 +240,8 @@ def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
             for batch in file.iter_batches(PART, columns=present):
                 columns = {name: batch.column(name).to_pylist() for name in present}
                 lines = list(range(above + 1, above + batch.num_rows + 1))
-                yield Table(str(path), "row", names, columns, lines)
                 above += batch.num_rows
+                yield Table(str(path), "row", names, columns, lines, share=above / rows)
     except (pa.ArrowException, OSError, ValueError, KeyError) as fault:
         raise UserError(f"{path} cannot be read as Parquet: {_first_line(fault)}") from None
 
@@ -244,7 +274,7 @@ def _first_line(fault: BaseException) -> str:
     return (str(fault).strip().splitlines() or [type(fault).__name__])[0]
 
 
-def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:
+def _hub(source: Hub, wanted: Wanted, root: Path) -> Stream:
     try:
         import datasets
     except ImportError:
@@ -275,20 +305,31 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:
                 + ", ".join(rows.column_names)
                 + nearest(theirs[ours], rows.column_names)
             )
-    arrow = rows.select_columns(sorted(set(present.values()))).with_format("arrow")[:]
-    columns = {ours: arrow.column(name).to_pylist() for ours, name in present.items()}
     classes = source.labels
-    if wanted.classes and wanted.label in columns:
+    if wanted.classes and wanted.label in present:
         feature = rows.features[present[wanted.label]]
         if classes is None and isinstance(feature, datasets.ClassLabel):
             classes = tuple(feature.names)
         if classes is not None:
             classes = tuple(map(class_name, classes))
-            columns[wanted.label] = [_class_of(cell, classes) for cell in columns[wanted.label]]
     back = {name: ours for ours, name in present.items()}
     names = tuple(back.get(name, name) for name in rows.column_names)
-    lines = list(range(1, len(rows) + 1))
-    return Table(origin, "row", names, columns, lines, classes=classes)
+
+    def tables() -> Iterator[Table]:
+        chosen = rows.select_columns(sorted(set(present.values()))).with_format("arrow")
+        for start in range(0, max(1, len(rows)), PART):
+            arrow = chosen[start : start + PART]
+            columns = {ours: arrow.column(name).to_pylist() for ours, name in present.items()}
+            if classes is not None and wanted.label in columns:
+                columns[wanted.label] = [_class_of(c, classes) for c in columns[wanted.label]]
+            end = min(start + PART, len(rows))
+            lines = list(range(start + 1, end + 1))
+            share = end / max(1, len(rows))
+            yield Table(origin, "row", names, columns, lines, classes=classes, share=share)
+
+    size = rows.dataset_size or ROW * len(rows)
+    print_of = getattr(rows, "_fingerprint", None)  # of the content and of what was done to it
+    return Stream(origin, size, tables(), lambda cache: print_of)
 
 
 def _class_of(cell: object, classes: Sequence[str]) -> object:
@@ -300,24 +341,27 @@ def _class_of(cell: object, classes: Sequence[str]) -> object:
     return classes[cell] if 0 <= cell < len(classes) else cell
 
 
-def _memory(source: tuple[Record, ...], wanted: Wanted, origin: str) -> Table:
+def _memory(source: tuple[Record, ...], wanted: Wanted, origin: str) -> Iterator[Table]:
     """Rows written out: dicts by name, tuples by place: the texts, then the label."""
     if not source:
         raise UserError(f"{origin}: there are no rows; give at least one")
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
-    broken: list[Skipped] = []
     fields = (*wanted.texts, wanted.label)
-    for number, row in enumerate(source, 1):
-        if isinstance(row, dict):
-            rows.append(row)
-        elif len(row) in (len(fields), len(wanted.texts)):
-            rows.append(dict(zip(fields, row, strict=False)))
-        else:
-            why = f"the row has {len(row)} fields; expected {', '.join(fields)}"
-            broken.append(Skipped(origin, number, "", shorten(row), why))
-            continue
-        lines.append(number)
-    names = tuple(dict.fromkeys(name for row in rows for name in row))
-    columns = {name: [row.get(name) for row in rows] for name in wanted.names if name in names}
-    return Table(origin, "row", names, columns, lines, tuple(broken))
+    names: dict[str, None] = {}
+    for start in range(0, len(source), PART):
+        rows: list[dict[str, Any]] = []
+        lines: list[int] = []
+        broken: list[Skipped] = []
+        for number, row in enumerate(source[start : start + PART], start + 1):
+            if isinstance(row, dict):
+                rows.append(row)
+            elif len(row) in (len(fields), len(wanted.texts)):
+                rows.append(dict(zip(fields, row, strict=False)))
+            else:
+                why = f"the row has {len(row)} fields; expected {', '.join(fields)}"
+                broken.append(Skipped(origin, number, "", shorten(row), why))
+                continue
+            lines.append(number)
+        names |= dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in wanted.names}
+        share = (start + PART) / len(source)
+        yield Table(origin, "row", tuple(names), columns, lines, tuple(broken), share=share)

@@ -7,6 +7,7 @@ judged.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +25,7 @@ WORST = 10  # examples shown at first
 PER_KIND = 3  # and kept for each way of being wrong
 MOST = 60  # kept in all
 
-Texts = dict[str, list[tuple[str, ...]]]
+Texts = dict[str, Sequence[tuple[str, ...]]]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import torch
 from bough import stop_signals
 from bough.data.dataset import Data
 from bough.data.examples import Examples
+from bough.disk_cache import disk_limit
 from bough.distributed import ALONE, Processes
 from bough.errors import UserError
 from bough.inference.device import device_of
@@ -26,14 +27,13 @@ from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
-from bough.runs.console import Display
+from bough.runs.console import Display, preparing
 from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import selected
 from bough.training.head_fit import MOST_ROWS, fit_heads
 from bough.training.loop import Loop
 from bough.training.phase import Phase, PhaseSchedule, Progress
-from bough.training.states.disk_cache import disk_limit
 from bough.training.states.frozen_states import kept
 
 EXPLODED = 3  # times what knowing nothing costs: no loss that learns comes there
@@ -60,7 +60,9 @@ class Trainer:
         encoder = pretrained.load(recipe.encoder)
         # Reading the data may take long: what is wrong with the plan is said before.
         plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
-        self.data = Data.gather(recipe)
+        longest = min(recipe.max_length, encoder.shape.longest)
+        with processes.first_ahead(), preparing(display) as watch:
+            self.data = Data.gather(recipe, None, encoder.tokenizer, longest, watch)
         self.model, notes = untrained_model(recipe, self.data, encoder)
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)

@@ -1,0 +1,221 @@
+"""A part of a table checked and tokenised: the work that several processes share.
+
+A row is usable if all of its texts are; then each task says whether it has a label there. What a
+part becomes is arrays and a few words, so that it is quickly handed from process to process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from bough.data.label_cells import CellError, LabelCells, label_cells
+from bough.data.prepared.columns import Ints, joined
+from bough.data.tables import Skipped, Table
+from bough.data.tokens import tokenise
+from bough.errors import shorten
+from bough.recipe.tasks import Task
+
+Use = Literal["needed", "optional", "ignored"]  # what becomes of a split's labels
+GOOD, UNLABELLED, BAD = range(3)  # what a task has of a row
+NAMED = 1000  # bad rows of a table that are kept by what is wrong with them; others are counted
+KINDS: Mapping[str, Any] = {"classify": np.int64, "regress": np.float64}  # others' labels are JSON
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is to be read of a table."""
+
+    columns: tuple[str, ...]  # of the texts
+    tasks: Mapping[str, Task] = field(default_factory=dict)  # that have labels there, by name
+    twin: bool = False
+    tokenizer: str = ""  # as JSON; without one there are no tokens
+    longest: int = 0
+    hashes: bool = True  # for who looks for texts that repeat
+
+
+@dataclass
+class Tokens:
+    """As `Sequences`, of one part."""
+
+    ids: NDArray[np.int32]
+    types: NDArray[np.int8]
+    sizes: Ints
+    cut: NDArray[np.bool_]
+
+
+@dataclass
+class Labels:
+    """One task's labels of a part, in the order of its usable rows."""
+
+    status: NDArray[np.int8]
+    values: NDArray[Any] | list[str]  # what is not good is 0; as JSON where labels are no numbers
+    cells: list[Any] | None = None  # not read yet: `values` are places in it
+    faults: list[Skipped] = field(default_factory=list)
+
+
+@dataclass
+class Part:
+    lines: Ints
+    texts: NDArray[np.uint8]
+    text_sizes: Ints
+    ids: list[str] | None
+    hashes: NDArray[np.uint64]
+    turned: NDArray[np.uint64]  # of pairs with their texts swapped
+    faults: list[Skipped]  # of texts
+    labels: dict[str, Labels]
+    tokens: Tokens | None
+
+
+class PartReader:
+    """Makes parts of tables."""
+
+    def __init__(self, reading: Reading, tokenizer: Tokenizer | None = None):
+        self.reading = reading
+        self.tokenizer = tokenizer
+        if reading.tokenizer and tokenizer is None:
+            self.tokenizer = Tokenizer.from_str(reading.tokenizer)
+        self.cells = {name: label_cells(task) for name, task in reading.tasks.items()}
+
+    def __call__(self, table: Table) -> Part:
+        faults: dict[int, Skipped] = {}  # by index of the row; its first fault counts
+        columns = [
+            _converted(table, column, table.columns[column], read_text, faults)
+            for column in self.reading.columns
+        ]
+        rows = list(zip(*columns, strict=True)) if columns else [()] * len(table.lines)
+        usable = np.array([n for n in range(len(rows)) if n not in faults], np.int64)
+        if faults:
+            rows = [rows[n] for n in usable]
+        blob, sizes = joined([text for row in rows for text in row])
+        return Part(
+            lines=np.array(table.lines, np.int64)[usable],
+            texts=blob,
+            text_sizes=sizes,
+            ids=_ids(self.reading, table, usable),
+            hashes=hashes(rows if self.reading.hashes else ()),
+            turned=hashes([row[::-1] for row in rows if len(row) == 2 and self.reading.hashes]),
+            faults=list(faults.values()),
+            labels={
+                name: self._labels(task, self.cells[name], table, usable)
+                for name, task in self.reading.tasks.items()
+            },
+            tokens=self._tokens(rows),
+        )
+
+    def _labels(self, task: Task, cells: LabelCells, table: Table, usable: Ints) -> Labels:
+        given = table.columns.get(task.label)
+        if given is None:
+            given = [None] * len(table.lines)
+        if len(usable) < len(given):
+            given = [given[n] for n in usable]
+        status = np.array([UNLABELLED if cells.missing(c) else GOOD for c in given], np.int8)
+        if not task.settled:
+            places: dict[tuple[type, Any], int] = {}
+            keys = [(type(c), c if c.__hash__ else repr(c)) for c in given]
+            values = np.array([places.setdefault(k, len(places)) for k in keys], np.int64)
+            first = {place: n for n, place in reversed([*enumerate(values.tolist())])}
+            return Labels(status, values, [given[first[place]] for place in range(len(places))])
+        faults: dict[int, Skipped] = {}
+        lines = [table.lines[n] for n in usable]
+        read = _read(cells, status.tolist())
+        made = _converted(table, task.label, given, read, faults, lines)
+        status[list(faults)] = BAD
+        kind = KINDS.get(task.kind)
+        if kind is None:
+            return Labels(status, [json.dumps(label) for label in made], None, [*faults.values()])
+        values = np.array([0 if label is None else label for label in made], kind)
+        return Labels(status, values, None, [*faults.values()])
+
+    def _tokens(self, rows: Sequence[tuple[str, ...]]) -> Tokens | None:
+        if self.tokenizer is None:
+            return None
+        apart: list[tuple[str, ...]] = [(text,) for row in rows for text in row]
+        texts = apart if self.reading.twin else rows
+        sequences, cut = tokenise(texts, self.tokenizer, self.reading.longest)
+        return Tokens(sequences.ids, sequences.types, sequences.lengths, cut)
+
+
+def _read(cells: LabelCells, status: Sequence[int]) -> Callable[[Any], Any]:
+    turn = iter(status)
+    return lambda cell: None if next(turn) == UNLABELLED else cells.read(cell)
+
+
+def _converted(
+    table: Table,
+    column: str,
+    cells: Sequence[Any],
+    turn: Callable[[Any], Any],
+    faults: dict[int, Skipped],
+    lines: Sequence[int] | None = None,
+) -> list[Any]:
+    made = []
+    for index, cell in enumerate(cells):
+        try:
+            made.append(turn(cell))
+        except CellError as fault:
+            made.append(None)
+            line = (table.lines if lines is None else lines)[index]
+            row = Skipped(table.source, line, column, shorten(cell), str(fault))
+            faults.setdefault(index, row)
+    return made
+
+
+def read_text(cell: object) -> str:
+    """The text that a cell holds; a CellError says what is wrong with it."""
+    if isinstance(cell, str):
+        text = cell.strip()
+    elif cell is None or cell != cell:  # NaN, the only value unlike itself
+        text = ""
+    elif isinstance(cell, int | float) and not isinstance(cell, bool):
+        text = str(cell)
+    else:
+        raise CellError("expected a text")
+    if not text:
+        raise CellError("the text is empty; expected at least one character")
+    if not text.isascii():
+        _encodable(text)
+    return text
+
+
+def _encodable(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as fault:
+        code = ord(text[fault.start])
+        # Undecodable bytes were read as U+DC80 to U+DCFF.
+        if 0xDC80 <= code <= 0xDCFF:
+            raise CellError(
+                f"byte 0x{code - 0xDC00:02x} is not UTF-8; save the file as UTF-8 "
+                "(iconv -f latin1 -t utf-8, if it is Latin-1)"
+            ) from None
+        raise CellError(f"\\u{code:04x} is half a character; fix the text") from None
+
+
+def _ids(reading: Reading, table: Table, usable: Ints) -> list[str] | None:
+    """What the column `id` says; None where there is none."""
+    labels = {task.label for task in reading.tasks.values()}
+    if "id" not in table.columns or "id" in reading.columns or "id" in labels:
+        return None
+    cells = table.columns["id"]
+    return [
+        # An id is written out with the predictions, so it has to be encodable.
+        str(cells[n]).strip().encode("utf-8", "replace").decode() or str(table.lines[n])
+        if isinstance(cells[n], str | int | float)
+        else str(table.lines[n])
+        for n in usable
+    ]
+
+
+def hashes(rows: Sequence[tuple[str, ...]]) -> NDArray[np.uint64]:
+    """Equal rows have equal ones. Others do not, but by chance in three of a million sets of ten
+    million rows."""
+    digests = [hashlib.blake2b("\0".join(row).encode(), digest_size=8).digest() for row in rows]
+    return np.frombuffer(b"".join(digests), np.uint64)
