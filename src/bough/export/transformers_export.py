@@ -54,6 +54,7 @@ CLASSES = {  # how the names of the family's classes begin
     "electra": "Electra",
     "distilbert": "DistilBert",
     "mpnet": "MPNet",
+    "modernbert": "ModernBert",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from bough.data.examples import Examples
 from bough.data.loader import Loader, MicroBatch
 from bough.model.dropout import DropoutGenerator
+from bough.model.families.parts import EmbeddingsModule
 from bough.model.losses import class_weights, loss
 from bough.model.network import Network
-from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
 from bough.processes import ALONE, Processes
 from bough.recipe.recipe import Training
@@ -74,7 +74,8 @@ class Stepper:
             else class_weights(network.tasks[name], source.targets)
             for name, source in examples.items()
         }
-        words = [module.words for module in network.modules() if isinstance(module, Embeddings)]
+        modules = network.modules()
+        words = [module.words for module in modules if isinstance(module, EmbeddingsModule)]
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
             table.sparse = True
