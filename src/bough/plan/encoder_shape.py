@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool
 
@@ -29,8 +29,7 @@ class Family:
     pooler: bool  # its encoder comes with a pooler
     config: Mapping[str, str]  # our setting -> its key, where it is not BERT's
     eps: float = 1e-12  # where its config says none
-    table: bool = True  # a vector for each position is added at the input
-    gated: bool = False  # feed-forward of two halves, one a gate for the other
+    network: Literal["bert", "modernbert"] = "bert"  # whose embeddings and layers it has
 
 
 RENAMED_BY_DISTILBERT = {
@@ -50,7 +49,7 @@ FAMILIES: Mapping[str, Family] = {
     "electra": Family(True, 0, False, {"embedding": "embedding_size"}),
     "distilbert": Family(False, 0, False, RENAMED_BY_DISTILBERT),
     "mpnet": Family(False, 2, True, {}),
-    "modernbert": Family(False, 0, False, RENAMED_BY_MODERNBERT, eps=1e-5, table=False, gated=True),
+    "modernbert": Family(False, 0, False, RENAMED_BY_MODERNBERT, 1e-5, "modernbert"),
 }
 # Families that could be read and are not, and why.
 REFUSED: Mapping[str, str] = {
@@ -105,6 +104,10 @@ class Shape:
     local_theta: Base = 0.0  # the same in local layers
 
     @property
+    def network(self) -> str:
+        return FAMILIES[self.family].network
+
+    @property
     def offset(self) -> int:
         return FAMILIES[self.family].offset
 
@@ -116,7 +119,7 @@ class Shape:
     @property
     def up(self) -> int:
         """Columns of the feed-forward's first product; its second has `inner` rows."""
-        return 2 * self.inner if FAMILIES[self.family].gated else self.inner
+        return 2 * self.inner if self.network == "modernbert" else self.inner
 
     def reach(self, layer: int) -> int | None:
         """How far to either side a token of this layer sees; None: the whole text."""
@@ -125,7 +128,7 @@ class Shape:
     @property
     def embedding_parameters(self) -> int:
         e = self.embedding
-        if self.family == "modernbert":
+        if self.network == "modernbert":
             return (self.vocabulary + 1) * e
         tables = (self.vocabulary + self.positions + self.types) * e + 2 * e
         project = (e + 1) * self.width if e != self.width else 0
@@ -135,7 +138,7 @@ class Shape:
         """Weights and biases of this layer, counted from 1."""
         d, inner = self.width, self.inner
         matrices = 4 * d * d + d * self.up + inner * d
-        if self.family == "modernbert":  # no biases; the first layer's input is normed already
+        if self.network == "modernbert":  # no biases; the first layer's input is normed already
             norms = 2 - (layer == 1) + (layer == self.layers)
             return matrices + norms * d
         return matrices + 4 * d + self.up + d + 4 * d
@@ -177,7 +180,7 @@ class Shape:
             )
         family = FAMILIES[name]
         kind = config.get("position_embedding_type", "absolute")
-        if family.table and kind not in ("absolute", None):
+        if family.network == "bert" and kind not in ("absolute", None):
             raise UserError(
                 f"{where}: position_embedding_type {kind!r} is not "
                 "supported; choose an encoder with absolute positions"
@@ -198,7 +201,11 @@ class Shape:
         if not isinstance(eps, float | int) or not 0 <= eps < 1:
             raise UserError(f"{where}: {keys['eps']} is {shorten(eps)}; expected a small number")
         sizes: dict[str, Any] = {setting: whole(keys[setting]) for setting in SIZES}
-        further = read_modernbert(config, sizes["layers"], where) if name == "modernbert" else {}
+        further = (
+            read_modernbert(config, sizes["layers"], where)
+            if family.network == "modernbert"
+            else {}
+        )
         shape = cls(
             family=name,
             **sizes,
@@ -225,7 +232,7 @@ class Shape:
             yield "positions", f"{self.positions} positions leave no room for a token"
         if self.width % self.heads:
             yield "heads", f"width {self.width} is not a multiple of {self.heads} heads"
-        if self.family == "modernbert":
+        if self.network == "modernbert":
             yield from self._rotary_problems()
         if self.activation not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
@@ -253,7 +260,7 @@ class Shape:
             out["relative_attention_num_buckets"] = self.relative
         if self.family != "distilbert":
             out[keys["eps"]] = self.eps
-        if self.family == "modernbert":
+        if self.network == "modernbert":
             out |= write_modernbert(vars(self))
         if self.offset:
             out |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}

@@ -12,6 +12,7 @@ from bough.errors import UserError, shorten
 
 Settings = dict[str, Any]
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
+SPECIAL_TOKENS = tuple(f"{part}_token_id" for part in ("pad", "bos", "eos", "cls", "sep"))
 
 
 def read_modernbert(config: Mapping[str, Any], layers: int, where: str) -> Settings:
@@ -57,6 +58,9 @@ def write_modernbert(settings: Mapping[str, Any]) -> Settings:
         "rope_parameters": {
             kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
         },
+        # Which tokens are special is the tokenizer's to say; those of the config's own default are
+        # not in every vocabulary.
+        **dict.fromkeys(SPECIAL_TOKENS),
         "global_rope_theta": settings["theta"],
         "local_rope_theta": settings["local_theta"],
     }

@@ -11,12 +11,12 @@ from bough.plan.encoder_shape import Shape
 
 
 def embeddings(shape: Shape) -> EmbeddingsModule:
-    return ModernBertEmbeddings(shape) if shape.family == "modernbert" else Embeddings(shape)
+    return ModernBertEmbeddings(shape) if shape.network == "modernbert" else Embeddings(shape)
 
 
 def layer(shape: Shape, number: int) -> LayerModule:
     """The layer of this number, counted from 1."""
-    return ModernBertLayer(shape, number) if shape.family == "modernbert" else Layer(shape)
+    return ModernBertLayer(shape, number) if shape.network == "modernbert" else Layer(shape)
 
 
 def trunk(shape: Shape) -> dict[str, nn.Module]:
