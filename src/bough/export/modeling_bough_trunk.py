@@ -153,7 +153,7 @@ class ModernBertLayer(nn.Module):
         n, length, width = qkv.shape
         size = width // (3 * self.heads)
         steps = torch.arange(0, size, 2, dtype=torch.float, device=qkv.device) / size
-        angles = (positions[..., None] / self.theta**steps)[:, :, None, None]
+        angles = (positions[..., None] * (1.0 / self.theta**steps))[:, :, None, None]
         cos, sin = angles.cos(), angles.sin()
         parts = qkv.view(n, length, 3, self.heads, size)
         a, b = parts[:, :, :2].float().chunk(2, -1)

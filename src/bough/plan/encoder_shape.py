@@ -244,6 +244,8 @@ class Shape:
         for key in ("theta", "local_theta"):
             if getattr(self, key) <= 1:
                 yield key, f"{key} is {getattr(self, key)}; expected a number above 1"
+        if self.window < 2:
+            yield "window", f"window is {self.window}; expected a token to either side"
         if any(layer > self.layers for layer in self.local):
             yield "local", f"local names layer {max(self.local)} of {self.layers}"
 

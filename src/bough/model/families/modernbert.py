@@ -110,7 +110,8 @@ class ModernBertLayer(LayerModule):
         """Cosine and sine of each row's angles, [tokens, 1, 1, half of a head's width]."""
         width = x.shape[1] // self.heads
         steps = torch.arange(0, width, 2, dtype=torch.float, device=x.device) / width
-        angles = (positions[:, None].float() / self.theta**steps)[:, None, None]
+        # As in transformers to the last bit: far from a text's beginning it shows.
+        angles = (positions[:, None].float() * (1.0 / self.theta**steps))[:, None, None]
         return angles.cos(), angles.sin()
 
     def _gated(self, up: Tensor) -> Tensor:
