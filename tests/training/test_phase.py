@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from bough.recipe.methods import SAMPLINGS
-from bough.recipe.recipe import Phase as Given
-from bough.recipe.recipe import Recipe, Schedule, Training
+from bough.recipe.recipe import Recipe
+from bough.recipe.training import Phase as Given
+from bough.recipe.training import Schedule, Training
 from bough.training.optimizer import factor
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.train import train

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from bough.recipe.recipe import Schedule
+from bough.recipe.training import Schedule
 
 # One-cycle starts at 1/25 of the peak and ends at a ten-thousandth of that; arXiv 1708.07120.
 _START, _END = 1 / 25, 1 / 25e4

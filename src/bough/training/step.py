@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from bough.data.examples import Examples
 from bough.data.loader import Loader, MicroBatch
+from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import EmbeddingsModule
 from bough.model.losses import class_weights, loss
 from bough.model.network import Network
 from bough.plan.plan import Cell
-from bough.processes import ALONE, Processes
-from bough.recipe.recipe import Training
+from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
 from bough.training.weight_average import WeightAverage
