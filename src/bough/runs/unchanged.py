@@ -15,7 +15,7 @@ def changed_rows(run: Run, data: Data) -> Iterator[tuple[str, str, str]]:
     for name, splits in data.digests().items():
         for split, known in splits.items():
             if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
-                yield name, split, data.rows[name][split].source
+                yield name, split, data.part(name, split).source
 
 
 def check(
