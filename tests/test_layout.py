@@ -24,7 +24,7 @@ FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both re
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = (
     "errors", "extras", "files", "user_paths", "formatting", "safe_text", "templates",
-    "machine_limits", "stop_signals", "processes", "recipe", "plan",
+    "machine_limits", "stop_signals", "distributed", "recipe", "plan",
     "scoring.metrics", "scoring.statistics", "data.checked_rows", "data.tables", "runs.run_dir",
     "runs.predictions", "comparison", "reports", "inference.config", "cli",
 )  # fmt: skip

@@ -18,8 +18,8 @@ import numpy as np
 from bough.data.examples import Examples, ExampleSampler
 from bough.data.loader import Loader
 from bough.data.tokens import Ints
+from bough.distributed import ALONE, Processes
 from bough.model.network import Network
-from bough.processes import ALONE, Processes
 from bough.recipe.training import Phase as PhaseSettings
 from bough.recipe.training import Training
 from bough.training import optimizer, sampling

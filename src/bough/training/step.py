@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from bough.data.examples import Examples
 from bough.data.loader import Loader, MicroBatch
 from bough.data.packing import Pack
+from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
 from bough.model.network import Network
 from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
-from bough.processes import ALONE, Processes
 from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bough.data.dataset import Data
 from bough.data.examples import Examples
-from bough.processes import Processes
+from bough.distributed import Processes
 from bough.recipe.tasks import Task
 from bough.training.teachers.answer_file import read_answers
 from bough.training.teachers.kept_answers import model_answers
