@@ -78,9 +78,7 @@ def load(
         task = _settled(name, task, train)
     use: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
     return task, {
-        split: limited(
-            check(name, task, table, policy, use[split]), getattr(task.limit, split)
-        )
+        split: limited(check(name, task, table, policy, use[split]), getattr(task.limit, split))
         for split, table in tables.items()
     }
 

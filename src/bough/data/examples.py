@@ -80,8 +80,9 @@ class Examples:
     @property
     def labels(self) -> Tensor | None:
         """The targets of those that have a label."""
-        unknown = self.targets is None or self.labelled is None
-        return self.targets if unknown else self.targets[self.labelled]
+        if self.targets is None or self.labelled is None:
+            return self.targets
+        return self.targets[self.labelled]
 
     def sample(self, most: int | None) -> Examples:
         """No more than so many examples, always the same ones, and no sequences but theirs."""

@@ -30,7 +30,6 @@ from bough.model.weight_names import CLASSIFIERS, PREFIXES, expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 
-
 CLASSES = {  # how the names of the family's classes begin
     "bert": "Bert",
     "roberta": "Roberta",

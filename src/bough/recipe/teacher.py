@@ -1,4 +1,4 @@
-"""Who a task learns from beside its labels: models, files of soft answers, recipes trained first."""
+"""Who a task learns from beside its labels: models, files of answers, recipes trained first."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from bough.inference.load import load
 from bough.inference.model import WINDOW, Model
 from bough.recipe.tasks import Task
 from bough.recipe.teacher import Teacher
-from bough.training.states.disk_cache import StateCache, cache_folder, disk_limit
 from bough.training.objective.agreement import soft_answers
+from bough.training.states.disk_cache import StateCache, cache_folder, disk_limit
 from bough.training.teachers.sequence_classifier import NAME, is_classifier, open_classifier
 from bough.training.teachers.soft_answers import SoftAnswers
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from bough.errors import UserError, shorten
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.encoder_files import read_tensors, read_tokenizer
-from bough.model.heads import Head
+from bough.model.heads import Dense, Head
 from bough.model.network import Network, plan_of
 from bough.model.weight_names import CLASSIFIERS, translate
 from bough.plan.encoder_shape import Shape
@@ -55,7 +55,9 @@ def _config(folder: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def open_classifier(folder: Path, asking: Task, range_: tuple[float, float] | None) -> MultiTaskModel:
+def open_classifier(
+    folder: Path, asking: Task, range_: tuple[float, float] | None
+) -> MultiTaskModel:
     """The model, its one task called NAME, on texts of the form that `asking` has.
 
     `range_` has the lowest and the highest number of one that answers with numbers.
@@ -104,7 +106,7 @@ def _stock(folder: Path, settings: dict[str, Any]) -> MultiTaskModel:
             f"{folder}: has no tensor {missing[0]!r}: it is no sequence classifier of "
             f"{shape.family}; name one that was fine-tuned"
         )
-    hidden_weight, hidden_bias, output_weight, output_bias = (theirs[part].float() for part in parts)
+    hidden_weight, hidden_bias, weight, bias = (theirs[part].float() for part in parts)
     trunk, _ = translate(theirs, shape, folder)
     if reader.activation == "tanh":
         settings |= {"pooling": "pooler"}
@@ -117,13 +119,15 @@ def _stock(folder: Path, settings: dict[str, Any]) -> MultiTaskModel:
         if cell.place != "head":
             own = {k[len(cell.place) + 1 :]: v for k, v in trunk.items() if _of(k, cell.place)}
             network.cells[cell.key].load_state_dict(own, assign=True)
-    state = {"output.weight": output_weight, "output.bias": output_bias}
+    state = {"output.weight": weight, "output.bias": bias}
     if reader.activation != "tanh":
         state |= {"hidden.0.linear.weight": hidden_weight, "hidden.0.linear.bias": hidden_bias}
     _fill(head, state, folder)
     if reader.activation == "gelu":
         assert head.hidden is not None
-        head.hidden[0] = GeluLayer(head.hidden[0].linear)
+        relu = head.hidden[0]
+        assert isinstance(relu, Dense)
+        head.hidden[0] = GeluLayer(relu.linear)
     task, output = network.tasks[NAME], head.output
     if task.range is not None:  # theirs is the number itself, ours its share of the range
         assert output is not None
@@ -194,6 +198,7 @@ def _model(network: Network, folder: Path) -> MultiTaskModel:
     settings = folder / "tokenizer_config.json"
     if settings.is_file():
         said = json.loads(settings.read_text(encoding="utf-8")).get("model_max_length")
-        longest = min(longest, int(said)) if isinstance(said, int | float) and said >= 1 else longest
+        if isinstance(said, int | float) and said >= 1:
+            longest = min(longest, int(said))
     network.unfreeze()
     return MultiTaskModel(network, read_tokenizer(folder, network.shape), longest)

@@ -51,7 +51,7 @@ def _renaming(where: str, task: Task, teacher: Teacher, theirs: tuple[str, ...])
         given = {label: by_name.get(label.casefold(), label) for label in theirs}
         given |= {label: label for label in ours}
     names = [given.get(label) for label in theirs]
-    if not set(names) == set(ours):
+    if set(names) != set(ours):
         advice = "give the teacher `labels: {theirs: ours}` for each of its classes"
         raise UserError(
             f"{where} has the classes {', '.join(theirs)}, and the task {', '.join(ours)}; {advice}"
