@@ -7,6 +7,8 @@ examples, and 0 where both agree.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -27,23 +29,31 @@ def distance(task: Task, outputs: Tensor, taught: Tensor, temperature: float = 1
     (https://arxiv.org/abs/1503.02531); for numbers the task's own loss."""
     outputs = outputs.float()
     taught = taught.to(outputs)
-    if task.kind == "regress":
-        return loss(task, outputs, taught[:, 0])
-    if task.loss_name == "mse":
-        return F.mse_loss(outputs, taught[:, 1:])
-    ours = _choices(task, outputs / temperature)
-    theirs = (_taught_choices(task, taught) / temperature).log_softmax(2)
-    return _divergences(theirs, ours).mean() * temperature**2
+    match task.kind:
+        case "regress":
+            return loss(task, outputs, taught[:, 0])
+        case "classify" if task.loss_name == "mse":
+            return F.mse_loss(outputs, taught[:, 1:])
+        case "classify":
+            ours = _choices(task, outputs / temperature)
+            theirs = (_taught_choices(task, taught) / temperature).log_softmax(2)
+            return _divergences(theirs, ours).mean() * temperature**2
+        case _:
+            assert_never(task.kind)
 
 
 def disagreement(task: Task, one: Tensor, other: Tensor) -> Tensor:
     """Between two outputs for the same examples: the mean of both directions' divergences; for
     numbers, and for shares learned as such, the squared difference."""
     one, other = one.float(), other.float()
-    if task.kind == "regress" or task.loss_name == "mse":
-        return F.mse_loss(one, other)
-    a, b = _choices(task, one), _choices(task, other)
-    return (_divergences(a, b) + _divergences(b, a)).mean() / 2
+    match task.kind:
+        case "classify" if task.loss_name != "mse":
+            a, b = _choices(task, one), _choices(task, other)
+            return (_divergences(a, b) + _divergences(b, a)).mean() / 2
+        case "classify" | "regress":
+            return F.mse_loss(one, other)
+        case _:
+            assert_never(task.kind)
 
 
 def _choices(task: Task, outputs: Tensor) -> Tensor:
