@@ -130,7 +130,7 @@ def test_it_is_resumed_bit_for_bit(
                 raise Stopped("here")
 
     with pytest.raises(Stopped):
-        train(recipe, tmp_path / "stopped", display=Interrupting())  # type: ignore[arg-type]
+        train(recipe, tmp_path / "stopped", display=Interrupting())
     monkeypatch.setenv("BOUGH_CACHE", str(tmp_path / "cold"))  # the teacher is asked again
     assert_same_run(whole, resume(tmp_path / "stopped"))
 
