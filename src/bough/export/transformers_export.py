@@ -8,10 +8,9 @@ code that does (`remote_code`), and the reason is told.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, assert_never
+from typing import Any, assert_never
 
 import torch
 from safetensors.torch import save
@@ -27,26 +26,11 @@ from bough.inference.torch_model import MultiTaskModel
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
 from bough.model.transformer import Pooler
-from bough.model.weight_names import PREFIXES, expected
+from bough.model.weight_names import CLASSIFIERS, PREFIXES, expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 from bough.recipe.tasks import Task
 
-
-class Reader(NamedTuple):
-    """How a family's sequence classifier reads [CLS]: its hidden layer, and its tensors' names."""
-
-    activation: str
-    hidden: str
-    output: str
-
-
-ROBERTA = Reader("tanh", "classifier.dense", "classifier.out_proj")
-READERS: Mapping[str, Reader] = {
-    "bert": Reader("tanh", "bert.pooler.dense", "classifier"),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
-    "distilbert": Reader("relu", "pre_classifier", "classifier"),
-}  # ELECTRA's has a GELU, which no head of ours has
 CLASSES = {  # how the names of the family's classes begin
     "bert": "Bert",
     "roberta": "Roberta",
@@ -239,15 +223,15 @@ def _stock_task(network: Network, name: str) -> tuple[Tensors, dict[str, Any]]:
     family = network.shape.family
     _check_form(network, name)
     trunk = _trunk(network, name)
-    reader = READERS.get(family)
+    reader = CLASSIFIERS.get(family)
+    if reader is None:
+        raise NoPlace(f"classifiers of {family} in transformers read a text otherwise")
     chain = _chain(network, name)
-    wanted = None if reader is None else [reader.activation]
-    if reader is None or [activation for activation, _ in chain] != wanted:
+    if [activation for activation, _ in chain] != [reader.activation]:
         has = " and ".join(f"a {a} layer" for a, _ in chain) or "nothing"
-        theirs = "a gelu layer" if reader is None else f"a {reader.activation} layer"
         raise NoPlace(
             f"task {name!r} has {has} between [CLS] and its output where {family} models of "
-            f"transformers have {theirs}"
+            f"transformers have a {reader.activation} layer"
         )
     ((_, hidden),) = chain
     if hidden.weight.shape != (network.shape.width, network.shape.width):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,6 +82,23 @@ LAYERS = dict.fromkeys(FAMILIES, BERT_LAYER) | {
     "distilbert": DISTILBERT_LAYER,
     "mpnet": MPNET_LAYER,
     "modernbert": MODERNBERT_LAYER,
+}
+
+
+class Classifier(NamedTuple):
+    """How a family's sequence classifier reads [CLS]: its hidden layer, and its tensors' names."""
+
+    activation: str
+    hidden: str
+    output: str
+
+
+_ROBERTA = Classifier("tanh", "classifier.dense", "classifier.out_proj")
+CLASSIFIERS: Mapping[str, Classifier] = {
+    "bert": Classifier("tanh", "bert.pooler.dense", "classifier"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), _ROBERTA),
+    "distilbert": Classifier("relu", "pre_classifier", "classifier"),
+    "electra": Classifier("gelu", "classifier.dense", "classifier.out_proj"),
 }
 
 
