@@ -37,7 +37,7 @@ class Rows:
     notes: tuple[str, ...] = ()  # what was assumed about the file
     unit: str = "line"  # what `lines` counts: lines of a file or rows of a set
     unused: int = 0  # good rows that a limit leaves out
-    unlabelled: int = 0  # good rows whose label cell is empty: nothing is learned from them
+    gaps: int = 0  # good rows whose label cell is empty: nothing is learned from them
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -53,7 +53,7 @@ class Rows:
             return ""
         first = "; ".join(named(row, self.unit) for row in self.skipped[:most])
         more = f"; and {len(self.skipped) - most:,} more" if len(self.skipped) > most else ""
-        total = len(self.skipped) + len(self) + self.unused + self.unlabelled
+        total = len(self.skipped) + len(self) + self.unused + self.gaps
         return f"{self.source}: skipped {len(self.skipped):,} of {total:,} rows: {first}{more}"
 
 
@@ -88,17 +88,18 @@ def load(
         task = _settled(name, task, train)
     use: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
     return task, {
-        split: _limited(check(name, task, table, policy, use[split], gaps), task, split)
+        split: limited(
+            check(name, task, table, policy, use[split], gaps), getattr(task.limit, split)
+        )
         for split, table in tables.items()
     }
 
 
-def _limited(rows: Rows, task: Task, split: Split) -> Rows:
-    """The rows that the task's limit leaves: of the same file always the same, in their order.
+def limited(rows: Rows, most: int | None) -> Rows:
+    """So many of the rows: of the same file always the same, in their order.
 
     A higher limit adds rows to those of a lower one.
     """
-    most = getattr(task.limit, split)
     if most is None or most >= len(rows):
         return rows
     kept = sorted(random.Random(0).sample(range(len(rows)), len(rows))[:most])
@@ -228,7 +229,7 @@ def check(
         skipped=tuple(skipped),
         notes=table.notes,
         unit=table.unit,
-        unlabelled=len(bare),
+        gaps=len(bare),
     )
 
 

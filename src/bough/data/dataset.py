@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from bough.data import audit, checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.examples import Examples, examples_of
-from bough.data.tables import check_extra
+from bough.data.tables import Skipped, check_extra
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS, Task, on_one_table
 
@@ -22,6 +22,7 @@ class Data:
 
     tasks: dict[str, Task]
     rows: dict[str, dict[str, Rows]]  # task -> split -> rows
+    unlabelled: dict[str, Rows] = field(default_factory=dict)  # of tasks that have a teacher
 
     @classmethod
     def gather(
@@ -42,7 +43,17 @@ class Data:
                 name, task, root=recipe.root, policy=recipe.rows, splits=splits, gaps=name in gaps
             )
             gathered[name] = {str(split): part for split, part in by_split.items()}
-        return cls(tasks, gathered)
+        learning = splits is None
+        more = {
+            name: _unlabelled(name, task, gathered, recipe)
+            for name, task in tasks.items()
+            if learning and task.unlabelled
+        }
+        return cls(tasks, gathered, {name: rows for name, rows in more.items() if len(rows)})
+
+    def part(self, name: str, split: str) -> Rows:
+        """A task's rows of a split, or its texts without labels."""
+        return self.unlabelled[name] if split == "unlabelled" else self.rows[name][split]
 
     def notes(self) -> list[str]:
         """What was skipped or assumed, one sentence each."""
@@ -55,8 +66,12 @@ class Data:
         ]
         return [
             *([f"of the rows, as `limit` says: {', '.join(limited)}"] if limited else []),
+            *(
+                f"task {name!r}: {len(part):,} texts without labels for its teacher"
+                for name, part in self.unlabelled.items()
+            ),
             *(part.report() for part in every if part.skipped),
-            *self._unlabelled(),
+            *self._gaps(),
             *(note for part in every for note in part.notes),
             *(
                 f"{part.source}: {part.repeated:,} of {len(part):,} {split} rows repeat the texts "
@@ -67,11 +82,11 @@ class Data:
             ),
         ]
 
-    def _unlabelled(self) -> Iterator[str]:
+    def _gaps(self) -> Iterator[str]:
         for name, by_split in self.rows.items():
             for split, part in by_split.items():
-                if part.unlabelled:
-                    of = f"{part.unlabelled:,} of {part.unlabelled + len(part) + part.unused:,}"
+                if part.gaps:
+                    of = f"{part.gaps:,} of {part.gaps + len(part) + part.unused:,}"
                     column = f"{part.source}, column {self.tasks[name].label!r}"
                     so = (
                         "nothing is learned from them"
@@ -90,18 +105,21 @@ class Data:
 
     def digests(self) -> dict[str, dict[str, dict[str, Any]]]:
         """What the rows are known by: task -> split -> sizes and sha256."""
+        every = {name: dict(by_split) for name, by_split in self.rows.items()}
+        for name, part in self.unlabelled.items():
+            every[name]["unlabelled"] = part
         return {
             name: {
                 split: {
                     "rows": len(part),
                     "sha256": checked_rows.digest(part),
                     "skipped": len(part.skipped),
-                    "unlabelled": part.unlabelled,
+                    "gaps": part.gaps,
                     "repeated": part.repeated,
                 }
                 for split, part in by_split.items()
             }
-            for name, by_split in self.rows.items()
+            for name, by_split in every.items()
         }
 
     def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
@@ -126,3 +144,28 @@ def _same_texts(task: Task, other: Task, split: str) -> bool:
     """Whether both read the same columns of one source in the same form."""
     alike = (task.text, task.twin) == (other.text, other.twin)
     return alike and bool(getattr(task, split) == getattr(other, split))
+
+
+def _unlabelled(
+    name: str, task: Task, gathered: Mapping[str, Mapping[str, Rows]], recipe: Recipe
+) -> Rows:
+    """All that a task's teachers answer beside its train rows, each text once."""
+    texts: dict[tuple[str, ...], None] = {}
+    skipped: list[Skipped] = []
+    for source in task.unlabelled:
+        if source not in gathered:
+            rows = checked_rows.read(
+                name, task, source, root=recipe.root, policy=recipe.rows, labels="ignored"
+            )
+            texts |= dict.fromkeys(rows.texts)
+            skipped += rows.skipped
+        elif task.paired:
+            texts |= dict.fromkeys(gathered[source]["train"].texts)
+        else:
+            texts |= {(text,): None for row in gathered[source]["train"].texts for text in row}
+    own = set(gathered[name]["train"].texts)
+    new = [text for text in texts if text not in own]
+    numbers = list(range(1, len(new) + 1))
+    called = ", ".join(task.unlabelled)
+    rows = Rows(new, None, [str(n) for n in numbers], called, numbers, tuple(skipped), unit="text")
+    return checked_rows.limited(rows, task.limit.unlabelled)

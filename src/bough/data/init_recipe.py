@@ -272,7 +272,7 @@ def _described(
             guessed.name, task, str(file), root=Path.cwd(), policy="skip", labels=use, gaps=gaps
         )
         bare = "" if part.labels is not None else ", without labels"
-        bare += f", {part.unlabelled:,} more without a label" if part.unlabelled else ""
+        bare += f", {part.gaps:,} more without a label" if part.gaps else ""
         says.append(f"rows   {file.name}: {len(part):,} {ROLES[split]}{bare}")
         bad.append(part.report(2))
     return Drafted(

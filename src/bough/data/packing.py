@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -56,6 +56,8 @@ class Batch:
     pack: Pack
     index: Mapping[str, Tensor]
     targets: Mapping[str, Tensor]
+    taught: Mapping[str, Tensor] = field(default_factory=dict)  # of tasks that have a teacher
+    labelled: Mapping[str, Tensor] = field(default_factory=dict)  # where some have no label
 
     @property
     def tokens(self) -> int:
@@ -81,7 +83,8 @@ def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Bat
     sizes = [len(there) for there in packed.values()]
     starts = dict(zip(packed, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
     parts: dict[object, tuple[Sequences, Ints]] = {}
-    index, targets = {}, {}
+    index = {}
+    beside: dict[str, dict[str, Tensor]] = {"targets": {}, "taught": {}, "labelled": {}}
     cached: list[tuple[int, CachedStates]] = []
     for task, numbers in chosen.items():
         source, start = examples[task], starts[owners[task]]
@@ -89,12 +92,13 @@ def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Bat
         parts[owners[task]] = source.sequences, used
         cached += [(start, states.of(used)) for states in source.cached]
         index[task] = torch.tensor(places[task]).view(len(numbers), -1) + start
-        if source.targets is not None:
-            targets[task] = source.targets[torch.from_numpy(numbers)]
+        for what, of_task in beside.items():
+            known: Tensor | None = getattr(source, what)
+            if known is not None:
+                of_task[task] = known[torch.from_numpy(numbers)]
     pack = Pack.of(list(parts.values()))
-    return Batch(
-        replace(pack, first=first.pop() if first else 0, cached=tuple(cached)), index, targets
-    )
+    pack = replace(pack, first=first.pop() if first else 0, cached=tuple(cached))
+    return Batch(pack, index, **beside)
 
 
 def by_tokens(

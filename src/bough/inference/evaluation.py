@@ -188,8 +188,8 @@ def _judged(model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
     for name, part in rows.items():
         if part.skipped:
             say(part.report())
-        if part.unlabelled:
-            say(f"task {name!r}: {part.unlabelled:,} rows of {part.source} have no label")
+        if part.gaps:
+            say(f"task {name!r}: {part.gaps:,} rows of {part.source} have no label")
     return evaluated(model, rows)
 
 
