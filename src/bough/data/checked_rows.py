@@ -44,7 +44,7 @@ class Rows:
     notes: tuple[str, ...] = ()  # what was assumed about the file
     unit: str = "line"  # what `lines` counts: lines of a file or rows of a set
     unused: int = 0  # good rows that a limit leaves out
-    unlabelled: int = 0  # good rows whose label cell is empty: nothing is learned from them
+    gaps: int = 0  # good rows whose label cell is empty: nothing is learned from them
     left_out: int = 0  # rows that cannot be used
     table: PreparedTable | None = None  # that they are of
     numbers: Ints | None = None  # and which of its rows they are; None is all
@@ -95,7 +95,7 @@ class Rows:
             return ""
         first = "; ".join(named(row, self.unit) for row in self.skipped[:most])
         more = f"; and {self.left_out - most:,} more" if self.left_out > most else ""
-        total = self.left_out + len(self) + self.unused + self.unlabelled
+        total = self.left_out + len(self) + self.unused + self.gaps
         return f"{self.source}: skipped {self.left_out:,} of {total:,} rows: {first}{more}"
 
 
@@ -106,11 +106,13 @@ def load(
     root: Path,
     policy: Policy,
     splits: Sequence[Split] | None = None,
+    gaps: bool = False,
     tables: TaskTables | None = None,
 ) -> tuple[Task, dict[Split, Rows]]:
     """The task with its classes known, and the splits asked for; left open, all that it has.
 
-    `tables` are those of all tasks of which this is one.
+    With `gaps` label cells may be empty, as others' labels are in the table, too; `tables` are
+    those of all these tasks.
     """
     needed: Sequence[Split] = ("train", "dev") if splits is None else splits
     for split in needed:
@@ -122,20 +124,22 @@ def load(
     asked = [split for split in SPLITS if getattr(task, split) is not None]
     if splits is not None:
         asked = [split for split in asked if split in splits]
-    tables = tables or TaskTables({name: task}, root, asked)
+    tables = tables or TaskTables({name: task}, root, asked, {name} if gaps else ())
     task = tables.settled(name)
     return task, {
-        split: _limited(rows_of(name, tables.table(name, split), policy, USES[split]), task, split)
+        split: limited(
+            rows_of(name, tables.table(name, split), policy, USES[split]),
+            getattr(task.limit, split),
+        )
         for split in asked
     }
 
 
-def _limited(rows: Rows, task: Task, split: Split) -> Rows:
-    """The rows that the task's limit leaves: of the same file always the same, in their order.
+def limited(rows: Rows, most: int | None) -> Rows:
+    """So many of the rows: of the same file always the same, in their order.
 
     A higher limit adds rows to those of a lower one.
     """
-    most = getattr(task.limit, split)
     if most is None or most >= len(rows):
         return rows
     kept = sorted(random.Random(0).sample(range(len(rows)), len(rows))[:most])
@@ -143,13 +147,21 @@ def _limited(rows: Rows, task: Task, split: Split) -> Rows:
 
 
 def read(
-    name: str, task: Task, source: Source, *, root: Path, policy: Policy, labels: Use = "optional"
+    name: str,
+    task: Task,
+    source: Source,
+    *,
+    root: Path,
+    policy: Policy,
+    labels: Use = "optional",
+    gaps: bool = False,
 ) -> Rows:
     """Rows from anywhere for a task whose classes are known, as `predict` and `eval` need them."""
     if not task.settled and labels != "ignored":
         raise RuntimeError("the classes of this task are not known yet: rows.load finds them")
     wanted = Wanted(task.columns, task.label, task.rules.classes)
-    reading = Reading(task.columns, {} if labels == "ignored" else {name: task}, task.twin)
+    tasks = {} if labels == "ignored" else {name: task}
+    reading = Reading(task.columns, tasks, task.twin, gaps=(name,) if gaps else ())
     try:
         table = prepare(stream(source, wanted, root, "the rows given"), reading)
     except UserError as error:
@@ -208,14 +220,16 @@ def rows_of(
     _check_columns(name, table, (*task.columns, *([task.label] if use == "needed" else ())))
     status = np.zeros(len(table.lines), np.int8) if mine is None else mine.status
     labelled = mine is not None and (use == "needed" or bool((status != UNLABELLED).any()))
-    faults = _merged(table.faults, mine.faults) if mine and labelled else table.faults
+    faults = table.faults
+    if mine and labelled:
+        faults = Faults.of(faults, mine.faults, mine.empty)
     if table.total == 0:
         raise UserError(f"task {name!r}: {table.source} has no rows")
     none = faults.count == table.total and use != "ignored"  # those answered may be a part of all
     if faults.count and (policy == "error" or none):
         raise UserError(_sentence(name, table, faults, use))
-    unlabelled = int((status == UNLABELLED).sum()) if labelled else 0
-    if unlabelled and not (status == GOOD).any():
+    gaps = int((status == UNLABELLED).sum()) - mine.empty.count if mine and labelled else 0
+    if gaps and not (status == GOOD).any():
         raise UserError(
             f"task {name!r}: {table.source}: no row has a label in column {task.label!r}"
         )
@@ -228,18 +242,13 @@ def rows_of(
         skipped=tuple(faults.named),
         notes=table.notes,
         unit=table.unit,
-        unlabelled=unlabelled,
+        gaps=gaps,
         left_out=faults.count,
         table=table,
     )
     if labelled and bool((status != GOOD).any()):
         rows = rows.chosen(np.flatnonzero(status == GOOD))
     return rows
-
-
-def _merged(first: Faults, second: Faults) -> Faults:
-    rows = sorted((*first.named, *second.named), key=lambda row: row.line)
-    return Faults(rows, first.count + second.count)
 
 
 def _check_columns(name: str, table: PreparedTable, columns: Sequence[str]) -> None:

@@ -39,6 +39,7 @@ class Reading:
     tokenizer: str = ""  # as JSON; without one there are no tokens
     longest: int = 0
     hashes: bool = True  # for who looks for texts that repeat
+    gaps: tuple[str, ...] = ()  # tasks whose label may be missing in a row
 
 
 @dataclass
@@ -59,6 +60,7 @@ class Labels:
     values: NDArray[Any] | list[str]  # what is not good is 0; as JSON where labels are no numbers
     cells: list[Any] | None = None  # not read yet: `values` are places in it
     faults: list[Skipped] = field(default_factory=list)
+    empty: list[Skipped] = field(default_factory=list)  # cells without a label, if they need one
 
 
 @dataclass
@@ -104,13 +106,14 @@ class PartReader:
             turned=hashes([row[::-1] for row in rows if len(row) == 2 and self.reading.hashes]),
             faults=list(faults.values()),
             labels={
-                name: self._labels(task, self.cells[name], table, usable)
+                name: self._labels(name, task, table, usable)
                 for name, task in self.reading.tasks.items()
             },
             tokens=self._tokens(rows),
         )
 
-    def _labels(self, task: Task, cells: LabelCells, table: Table, usable: Ints) -> Labels:
+    def _labels(self, name: str, task: Task, table: Table, usable: Ints) -> Labels:
+        cells = self.cells[name]
         given = table.columns.get(task.label)
         if given is None:
             given = [None] * len(table.lines)
@@ -123,16 +126,18 @@ class PartReader:
             values = np.array([places.setdefault(k, len(places)) for k in keys], np.int64)
             first = {place: n for n, place in reversed([*enumerate(values.tolist())])}
             return Labels(status, values, [given[first[place]] for place in range(len(places))])
-        faults: dict[int, Skipped] = {}
+        found: dict[int, Skipped] = {}
         lines = [table.lines[n] for n in usable]
-        read = _read(cells, status.tolist())
-        made = _converted(table, task.label, given, read, faults, lines)
-        status[list(faults)] = BAD
+        read = _read(cells, status.tolist()) if name in self.reading.gaps else cells.read
+        made = _converted(table, task.label, given, read, found, lines)
+        empty = [fault for n, fault in found.items() if status[n] == UNLABELLED]
+        faults = [fault for n, fault in found.items() if status[n] != UNLABELLED]
+        status[[n for n in found if status[n] != UNLABELLED]] = BAD
         kind = KINDS.get(task.kind)
         if kind is None:
-            return Labels(status, [json.dumps(label) for label in made], None, [*faults.values()])
+            return Labels(status, [json.dumps(label) for label in made], None, faults, empty)
         values = np.array([0 if label is None else label for label in made], kind)
-        return Labels(status, values, None, [*faults.values()])
+        return Labels(status, values, None, faults, empty)
 
     def _tokens(self, rows: Sequence[tuple[str, ...]]) -> Tokens | None:
         if self.tokenizer is None:

@@ -62,6 +62,12 @@ class Faults:
         self.named += more[: NAMED - len(self.named)]
         self.count += len(more)
 
+    @classmethod
+    def of(cls, *parts: Faults) -> Faults:
+        """All of these, by their lines."""
+        rows = sorted((row for part in parts for row in part.named), key=lambda row: row.line)
+        return cls(rows[:NAMED], sum(part.count for part in parts))
+
 
 @dataclass
 class TaskLabels:
@@ -69,6 +75,7 @@ class TaskLabels:
     status: NDArray[np.int8]  # of each usable row
     column: Column[Any]
     faults: Faults
+    empty: Faults  # cells without a label, if they need one
 
 
 @dataclass
@@ -134,6 +141,7 @@ def _key(stream: Stream, reading: Reading) -> str | None:
     tasks = {n: t.model_dump(mode="json", exclude=IRRELEVANT) for n, t in reading.tasks.items()}
     tokens = [hashlib.sha256(reading.tokenizer.encode()).hexdigest(), reading.longest]
     facts = [VERSION, stream.source, content, reading.columns, tasks, reading.twin, tokens]
+    facts.append(sorted({*reading.gaps} & {*tasks}))
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
@@ -158,6 +166,7 @@ class _Making:
         self.tokenizer = tokenizer
         self.faults = Faults()
         self.label_faults = {name: Faults() for name in reading.tasks}
+        self.empty = {name: Faults() for name in reading.tasks}
         self.unread = {name: UnreadCells() for name, t in reading.tasks.items() if not t.settled}
         self.ends: dict[str, int] = {}
         self.rows = 0
@@ -204,6 +213,7 @@ class _Making:
             self.unread[name].add(labels.cells, np.asarray(labels.values))
             return
         self.label_faults[name].add(labels.faults)
+        self.empty[name].add(labels.empty)
         self.store.add(f"{name} status", np.int8, labels.status)
         self._add_labels(name, labels.values)
 
@@ -240,6 +250,7 @@ class _Making:
             "labels": {
                 name: {
                     "faults": _as_json(self.label_faults[name]),
+                    "empty": _as_json(self.empty[name]),
                     "task": task.model_dump(mode="json", exclude=IRRELEVANT),
                 }
                 for name, task in tasks.items()
@@ -270,30 +281,29 @@ class _Making:
         labels: list[Any] = [0] * len(unread.cells)
         why: dict[int, str] = {}
         for place, cell in enumerate(unread.cells):
-            if cells.missing(cell):
+            if cells.missing(cell) and name in self.reading.gaps:
                 continue
             try:
                 labels[place], status[place] = cells.read(cell), GOOD
             except CellError as fault:
-                status[place], why[place] = BAD, str(fault)
+                why[place] = str(fault)
+                status[place] = UNLABELLED if cells.missing(cell) else BAD
         of_rows = status[codes]
-        bad = np.flatnonzero(of_rows == BAD)
-        source, column = last.source, task.label
-        self.label_faults[name].add(
-            [
-                Skipped(
-                    source, int(lines[n]), column, shorten(unread.cells[codes[n]]), why[codes[n]]
-                )
-                for n in bad[:NAMED]
+        wrong = np.isin(codes, list(why))
+        for faults, kind in ((self.label_faults[name], BAD), (self.empty[name], UNLABELLED)):
+            rows = np.flatnonzero(wrong & (of_rows == kind))
+            faults.named = [
+                Skipped(last.source, int(lines[n]), task.label, shorten(cell), why[int(codes[n])])
+                for n in rows[:NAMED]
+                for cell in [unread.cells[codes[n]]]
             ]
-        )
-        self.label_faults[name].count = len(bad)
+            faults.count = len(rows)
         self.store.add(f"{name} status", np.int8, of_rows)
-        kind = KINDS.get(task.kind)
-        if kind is None:
+        number = KINDS.get(task.kind)
+        if number is None:
             self._add_labels(name, [json.dumps(labels[code]) for code in codes])
         else:
-            self._add_labels(name, np.array(labels, kind)[codes])
+            self._add_labels(name, np.array(labels, number)[codes])
         return task
 
 
@@ -330,7 +340,8 @@ def _table(
         if task.kind not in KINDS:
             column = Objects(_strings(arrays, f"{name} labels"))
         status = arrays[f"{name} status"]
-        labels[name] = TaskLabels(settled, status, column, _from_json(told["faults"], source))
+        faults, empty = (_from_json(told[which], source) for which in ("faults", "empty"))
+        labels[name] = TaskLabels(settled, status, column, faults, empty)
     bounds = arrays.get("token bounds")
     return PreparedTable(
         source=source,

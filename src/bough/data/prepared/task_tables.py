@@ -6,7 +6,7 @@ and tokenised once, and every task has its labels beside them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class TaskTables:
     tasks: dict[str, Task]  # with what is known of them
     root: Path
     splits: Sequence[Split] = SPLITS  # that will be asked for
+    gaps: Collection[str] = ()  # tasks whose label may be missing in a row
     tokenizer: Tokenizer | None = None
     longest: int = 0
     watch: Watch | None = None
@@ -48,7 +49,8 @@ class TaskTables:
         if "train" in self.splits:
             table = self.table(name, "train")
         else:  # only their labels
-            table = self._prepare({name: task}, task.train, Reading((), {name: task}), "train")
+            reading = Reading((), {name: task}, hashes=False, gaps=tuple(self.gaps))
+            table = self._prepare({name: task}, task.train, reading, "train")
         self.tasks[name] = table.labels[name].task
         return self.tasks[name]
 
@@ -59,7 +61,9 @@ class TaskTables:
             together = [n for n, t in self.tasks.items() if n == name or _same(task, t, split)]
             tasks = {n: self.tasks[n] if split == "train" else self.settled(n) for n in together}
             words = plain_tokenizer(self.tokenizer) if self.tokenizer else ""
-            reading = Reading(task.columns, tasks, task.twin, words, self.longest)
+            reading = Reading(
+                task.columns, tasks, task.twin, words, self.longest, gaps=tuple(self.gaps)
+            )
             table = self._prepare(tasks, source, reading, split)
             self._made |= {(n, split): table for n in together}
         return self._made[name, split]
