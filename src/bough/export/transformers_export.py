@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from bough.errors import UserError
 from bough.export.folder import new_folder
-from bough.export.remote_code import CODE, Tensors, carried, code, merged, output_form
+from bough.export.remote_code import Tensors, carried, code, merged, output_form
 from bough.files import write_atomically
 from bough.inference.load import load_torch
 from bough.inference.torch_model import MultiTaskModel
@@ -39,6 +39,7 @@ CLASSES = {  # how the names of the family's classes begin
     "electra": "Electra",
     "distilbert": "DistilBert",
     "mpnet": "MPNet",
+    "modernbert": "ModernBert",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -94,7 +95,8 @@ def write_checkpoint(
         why = ""
     except NoPlace as reason:
         tensors, config = carried(network, chosen, alone)
-        write_atomically(folder / CODE, code())
+        for file, content in code().items():
+            write_atomically(folder / file, content)
         why = str(reason)
     if not alone:
         labels = dict(enumerate(model.tasks[chosen].labels or ("value",)))
@@ -103,11 +105,14 @@ def write_checkpoint(
             "label2id": {label: i for i, label in labels.items()},
             "problem_type": _reading(model.tasks[chosen])[0],
         }
-    content = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(folder / "model.safetensors", save(content, {"format": "pt"}))
+    settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
+    for part in SPECIALS:
+        if config.get(f"{part}_id", 0) is None and part in settings:
+            config[f"{part}_id"] = model.tokenizer.token_to_id(settings[part])
+    weights = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
+    write_atomically(folder / "model.safetensors", save(weights, {"format": "pt"}))
     _write_json(folder / "config.json", config | {"dtype": "float32"})
     write_atomically(folder / "tokenizer.json", model.tokenizer.to_str())
-    settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
     _write_json(folder / "tokenizer_config.json", settings)
     write_atomically(folder / "README.md", _page(model, chosen, alone, why))
     return why
@@ -136,7 +141,7 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
         "with torch.inference_mode():",
         *(f"    {line}" for line in then),
     ]
-    goes = f" `{CODE}` goes along, as {why}; it needs torch and transformers." if why else ""
+    goes = f" Its code goes along, as {why}; it needs torch and transformers." if why else ""
     return (
         f"---\nlibrary_name: transformers\n{tag}---\n\n"
         f"{what} of a bough model with the plan `{plan}`, in transformers' form.{goes}\n\n"

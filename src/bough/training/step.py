@@ -20,8 +20,8 @@ from bough.data.loader import Loader, MicroBatch
 from bough.data.packing import Pack
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
+from bough.model.families.parts import EmbeddingsModule
 from bough.model.network import Network
-from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
 from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
@@ -71,7 +71,8 @@ class Stepper:
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
         self.objective = Objective(network.tasks, examples, training)
-        words = [module.words for module in network.modules() if isinstance(module, Embeddings)]
+        modules = network.modules()
+        words = [module.words for module in modules if isinstance(module, EmbeddingsModule)]
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
             table.sparse = True
