@@ -116,7 +116,7 @@ def _began_with(folder: Path) -> int | None:
 
 @contextmanager
 def _interruptible(run: Path) -> Iterator[None]:
-    from bough.training.trainer import Failed, Stopped
+    from bough.training.loop import Failed, Stopped
 
     try:
         yield

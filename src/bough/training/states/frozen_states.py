@@ -27,7 +27,7 @@ from bough.distributed import Processes
 from bough.model.forward import PackedForward
 from bough.model.network import Network
 from bough.model.routing import READ
-from bough.training.disk_cache import StateCache, cache_folder, disk_limit
+from bough.training.states.disk_cache import StateCache, cache_folder, disk_limit
 
 IN_MEMORY = 2**30  # bytes; more is left on disk and mapped
 VERSION = 2  # of what the states are: part of every key
