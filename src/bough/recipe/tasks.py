@@ -17,7 +17,7 @@ from bough.recipe.kinds import KINDS, OWN_KEYS, Kind, KindRules, kinds_with
 from bough.recipe.labels import Classes, ClassWeights, NamedClasses
 from bough.recipe.sources import Limit, Source
 from bough.recipe.teacher import Teachers, Texts
-from bough.recipe.validation import Consistent
+from bough.recipe.validation import Consistent, one_or_several
 
 Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
@@ -63,10 +63,6 @@ def _ends(value: object) -> object:
     raise ValueError("expected the lowest and the highest label, for example [0, 5]")
 
 
-def _features(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 class Task(Consistent):
     """One thing to learn: its columns, its head, its loss and its metric."""
 
@@ -105,7 +101,7 @@ class Task(Consistent):
         "joint",
         description="Read a pair as one sequence (joint) or as two apart (twin).",
     )
-    features: Annotated[tuple[Feature, ...], BeforeValidator(_features)] = Field(
+    features: Annotated[tuple[Feature, ...], BeforeValidator(one_or_several)] = Field(
         FEATURES,
         min_length=1,
         description="What a twin pair's head sees of the two vectors; difference is absolute.",
