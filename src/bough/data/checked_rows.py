@@ -10,12 +10,13 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bough.data.prepared.columns import Column, Ints
 from bough.data.prepared.part import GOOD, UNLABELLED, Reading, Use, hashes
@@ -46,25 +47,27 @@ class Rows:
     unused: int = 0  # good rows that a limit leaves out
     gaps: int = 0  # good rows whose label cell is empty: nothing is learned from them
     left_out: int = 0  # rows that cannot be used
-    table: PreparedTable | None = None  # that they are of
-    numbers: Ints | None = None  # and which of its rows they are; None is all
+    # The table that they are of, and which of its rows they are; None is all.
+    table: PreparedTable | None = field(default=None, compare=False, repr=False)
+    numbers: Ints | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.texts)
 
     @cached_property
-    def hashes(self) -> Any:
+    def hashes(self) -> NDArray[np.uint64]:
         """Of each row's texts."""
         if self.table is None:
             return hashes(self.texts)
         return self.table.hashes if self.numbers is None else self.table.hashes[self.numbers]
 
     @cached_property
-    def turned(self) -> Any:
-        """The same of pairs with their texts swapped."""
+    def turned(self) -> NDArray[np.uint64]:
+        """The same of pairs with their texts swapped; none of single texts."""
         if self.table is None:
             return hashes([texts[::-1] for texts in self.texts if len(texts) == 2])
-        return self.table.turned if self.numbers is None else self.table.turned[self.numbers]
+        every = self.table.turned
+        return every[self.numbers] if len(every) and self.numbers is not None else every
 
     @cached_property
     def repeated(self) -> int:

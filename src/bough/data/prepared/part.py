@@ -56,7 +56,7 @@ class Tokens:
 class Labels:
     """One task's labels of a part, in the order of its usable rows."""
 
-    status: NDArray[np.int8]
+    status: NDArray[np.int8]  # of none where they are not read yet
     values: NDArray[Any] | list[str]  # what is not good is 0; as JSON where labels are no numbers
     cells: list[Any] | None = None  # not read yet: `values` are places in it
     faults: list[Skipped] = field(default_factory=list)
@@ -119,13 +119,13 @@ class PartReader:
             given = [None] * len(table.lines)
         if len(usable) < len(given):
             given = [given[n] for n in usable]
-        status = np.array([UNLABELLED if cells.missing(c) else GOOD for c in given], np.int8)
         if not task.settled:
             places: dict[tuple[type, Any], int] = {}
             keys = [(type(c), c if c.__hash__ else repr(c)) for c in given]
             values = np.array([places.setdefault(k, len(places)) for k in keys], np.int64)
-            first = {place: n for n, place in reversed([*enumerate(values.tolist())])}
-            return Labels(status, values, [given[first[place]] for place in range(len(places))])
+            _, first = np.unique(values, return_index=True)
+            return Labels(np.zeros(0, np.int8), values, [given[n] for n in first])
+        status = np.array([UNLABELLED if cells.missing(c) else GOOD for c in given], np.int8)
         found: dict[int, Skipped] = {}
         lines = [table.lines[n] for n in usable]
         read = _read(cells, status.tolist()) if name in self.reading.gaps else cells.read

@@ -26,6 +26,9 @@ class Memory:
     def save(self, facts: dict[str, Any], arrays: dict[str, Array]) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 class Disk:
     """Arrays of an entry of the disk cache."""
@@ -53,3 +56,7 @@ class Disk:
         entry = [({"name": name}, arrays[name]) for name in self.order]
         entry[0][0]["facts"] = facts
         self.cache.save(self.key, entry, filled=True)
+
+    def close(self) -> None:
+        for array in self.growing.values():
+            array.close()

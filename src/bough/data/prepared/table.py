@@ -173,6 +173,12 @@ class _Making:
         self.ids = False
 
     def run(self) -> PreparedTable:
+        try:
+            return self._run()
+        finally:
+            self.store.close()
+
+    def _run(self) -> PreparedTable:
         last: Table | None = None
         several = self.stream.size >= SEVERAL
         for table, part in read_parts(self._tables(), self.reading, several, self.tokenizer):
@@ -239,7 +245,8 @@ class _Making:
         arrays = {"lines": self.store.finish("lines", np.int64)}
         tasks = dict(self.reading.tasks)
         for name, unread in self.unread.items():
-            if tasks[name].label in last.names:  # else there is nothing to find
+            needed = {tasks[name].label, *self.reading.columns}
+            if self.rows and needed <= {*last.names}:  # else there is nothing to find
                 tasks[name] = self._settle(name, tasks[name], unread, last, arrays["lines"])
         facts = {
             "names": last.names,

@@ -97,7 +97,7 @@ class States:
             digest.update(json.dumps(facts).encode())
         sequences = examples.sequences
         for array in (sequences.ids, sequences.types, sequences.bounds):
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:32]
 
     def _weights(self, key: str) -> str:
