@@ -77,6 +77,8 @@ class PhaseSchedule:
     ) -> PhaseSchedule:
         """The schedule over these training sets; without a phase, of the whole run."""
         settings = training if phase is None else phase.over(training)
+        if phase is not None and phase.tasks is not None:
+            examples = {name: examples[name] for name in phase.tasks if name in examples}
         sizes = {name: len(source) for name, source in examples.items()}
         lengths = {name: float(source.lengths.mean()) for name, source in examples.items()}
         frozen = phase is not None and phase.frozen
@@ -147,7 +149,7 @@ class Phase:
             self.progress.epoch, self.progress.step = self.progress.epoch + 1, 0
             self.stepper.weighting.close_epoch()
         began = time.perf_counter()
-        self.stepper.objective.begin(self.run_share)
+        self.stepper.begin(self.run_share)
         result = self.stepper.step(self.loader, self.lr, self._cosines_due)
         seconds = time.perf_counter() - began
         if self.training.minutes is not None:  # then the clock decides, and not each his own
