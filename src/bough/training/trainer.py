@@ -89,7 +89,7 @@ class Trainer:
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
         # Those that only help others before the last phase are judged, but do not count.
-        self.counted = {name: self.tasks[name] for name in self.schedules[-1].sampler.tasks}
+        self.counted = {name: self.tasks[name] for name in self.schedules[-1].tasks}
         self.counted |= {name: self.tasks[name] for name in self.train if not weights[name]}
         self.loop = Loop(writer, display, processes, len(self.schedules))
         self.notes: set[str] = set()
@@ -173,7 +173,7 @@ class Trainer:
                     f"{self.writer.run.checkpoint}: does not fit encoder {self.recipe.encoder!r} "
                     "as it is now; put back the one that the run began with, or train anew"
                 ) from None
-        examples = {name: self.learned[name] for name in schedule.sampler.tasks}
+        examples = {name: self.learned[name] for name in schedule.tasks}
         if schedule.examples >= SPARSE * sum(map(len, examples.values())):
             examples = self._with_states(self.network, examples)
         # Judging all of it at every evaluation might take longer than training.
