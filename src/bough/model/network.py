@@ -183,6 +183,10 @@ class Network(nn.Module):
             for cell in self.plan.users()
         }
 
+    def lookups(self) -> list[nn.Embedding]:
+        """The tables of words: a batch reads few rows of them, and nothing else."""
+        return [module.words for module in self.modules() if isinstance(module, Embeddings)]
+
     def only(self, task: str) -> Network:
         """This task, and what it reads, as a model of its own."""
         plan = self.plan.only(task)

@@ -23,7 +23,7 @@ from bough.model.network import Network
 from bough.recipe.training import Phase as PhaseSettings
 from bough.recipe.training import Training
 from bough.training import optimizer, sampling
-from bough.training.step import Stepper, StepResult
+from bough.training.step import Batches, Stepper, StepResult
 
 # Of a run whose length is left to the rows: enough steps, but no end of passes over a few rows.
 ENOUGH_STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 3, 10
@@ -135,7 +135,7 @@ class Phase:
             )
             for i, (name, source) in enumerate(examples.items())
         }
-        self.loader = Loader(examples, self._draw, training.accumulate, processes)
+        self.loader: Batches = Loader(examples, self._draw, training.accumulate, processes)
         self.losses: dict[str, list[float]] = {name: [] for name in examples}  # since the last log
 
     def step(self) -> StepResult:

@@ -8,19 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bough.data.examples import Examples
-from bough.data.loader import Loader, MicroBatch
+from bough.data.loader import MicroBatch
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
 from bough.model.losses import class_weights, loss
 from bough.model.network import Network
-from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
 from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
@@ -43,6 +42,12 @@ class StepResult:
     weights: dict[str, float]  # that the losses were multiplied by
     coefficients: dict[str, dict[str, float]]  # of the gradients: users of a part -> task -> number
     cosines: dict[str, dict[str, float]] | None = None
+
+
+class Batches(Protocol):
+    """What steps learn from."""
+
+    def next(self, apart: bool) -> list[MicroBatch]: ...
 
 
 class Stepper:
@@ -74,7 +79,7 @@ class Stepper:
             else class_weights(network.tasks[name], source.targets)
             for name, source in examples.items()
         }
-        words = [module.words for module in network.modules() if isinstance(module, Embeddings)]
+        words = network.lookups()
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
             table.sparse = True
@@ -104,7 +109,7 @@ class Stepper:
         )
         self.average = WeightAverage(self.parameters, training.ema) if training.ema else None
 
-    def step(self, loader: Loader, lr: float, cosines: bool = False) -> StepResult:
+    def step(self, loader: Batches, lr: float, cosines: bool = False) -> StepResult:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
         # Draw and load. Tasks apart cost the same: every example belongs to one task, so that the
         # tasks' graphs are disjoint.

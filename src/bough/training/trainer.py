@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -42,6 +42,8 @@ SPARSE = 0.5  # passes over all the rows, below which keeping states is not wort
 
 class Trainer:
     """One run from where it stands to its end."""
+
+    verb: ClassVar[str] = "train"
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Trainer:
             display.say(f"task {name!r} has weight 0: it is judged, and nothing learns from it")
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
-        self.loop = Loop(writer, display, processes, len(self.schedules))
+        self.loop = Loop(writer, display, processes, len(self.schedules), self.verb)
         self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:
