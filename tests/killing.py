@@ -1,9 +1,9 @@
-"""Kill `bough train` again and again: python -m tests.killing FOLDER HOW RECIPE KILLS SEED
+"""Kill `bough train` again and again: python -m tests.killing FOLDER HOW VERB RECIPE KILLS SEED
 
-HOW is `random`, at any moment, or `files`, as files are written. Every process is a fork of this
-one, which has only imported what a run needs: so a process starts its work at once, and the moment
-of its death is anywhere in a run rather than in an import. Prints the names of the folders whose
-runs came to their end, as JSON.
+HOW is `random`, at any moment, or `files`, as files are written. VERB is `train` or `pretrain`.
+Every process is a fork of this one, which has only imported what a run needs: so a process starts
+its work at once, and the moment of its death is anywhere in a run rather than in an import. Prints
+the names of the folders whose runs came to their end, as JSON.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ import torch
 
 from bough.cli import main
 from bough.inference.load import load
+from bough.pretraining import pretrain
 from bough.runs.run_dir import Run
 from bough.training import train
 
 assert scipy.stats is not None
 assert sklearn.metrics is not None
 assert train is not None
+assert pretrain is not None
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -70,6 +72,9 @@ def readable(folder: Path) -> None:
     if run.checkpoint.exists():
         torch.load(run.checkpoint, weights_only=True)
         assert run.environment
+    if (run.folder / "encoder").exists():
+        return
+    if run.checkpoint.exists():
         assert run.plan
     if (run.model / "model.safetensors").exists():
         assert load(folder).predict("A fine film.")
@@ -78,13 +83,14 @@ def readable(folder: Path) -> None:
         assert run.cost
 
 
-def command(recipe: str, folder: Path) -> tuple[str, ...]:
+def command(verb_and_recipe: tuple[str, str], folder: Path) -> tuple[str, ...]:
+    verb, recipe = verb_and_recipe
     if (folder / "recipe.yaml").exists():
-        return ("train", "--resume", str(folder))
-    return ("train", recipe, "-o", str(folder))
+        return (verb, "--resume", str(folder))
+    return (verb, recipe, "-o", str(folder))
 
 
-def at_random(root: Path, recipe: str, kills: int, seed: int) -> list[str]:
+def at_random(root: Path, recipe: tuple[str, str], kills: int, seed: int) -> list[str]:
     """Death at any moment; runs that come to their end are followed by another one."""
     chance = random.Random(seed)
     began = time.monotonic()
@@ -111,7 +117,7 @@ def at_random(root: Path, recipe: str, kills: int, seed: int) -> list[str]:
     return finished
 
 
-def at_files(root: Path, recipe: str, kills: int, seed: int) -> list[str]:
+def at_files(root: Path, recipe: tuple[str, str], kills: int, seed: int) -> list[str]:
     """Death just before or after some of the steps in which files come to be."""
 
     def dying(at: int, words: tuple[str, ...], told: Path) -> Callable[[], object]:
@@ -152,6 +158,6 @@ def at_files(root: Path, recipe: str, kills: int, seed: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    where, how, recipe, kills, seed = sys.argv[1:]
+    where, how, verb, recipe, kills, seed = sys.argv[1:]
     torture = {"random": at_random, "files": at_files}[how]
-    print(json.dumps(torture(Path(where), recipe, int(kills), int(seed))))
+    print(json.dumps(torture(Path(where), (verb, recipe), int(kills), int(seed))))

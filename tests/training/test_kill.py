@@ -22,10 +22,13 @@ ROOT = Path(__file__).parents[2]
 QUIET = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def tortured(tmp_path: Path, how: str, recipe: dict[str, object], kills: int) -> list[str]:
+def tortured(
+    tmp_path: Path, how: str, recipe: dict[str, object], kills: int, verb: str = "train"
+) -> list[str]:
     file = tmp_path / "recipe.yaml"
     file.write_text(json.dumps(recipe))
-    words = [sys.executable, "-m", "tests.killing", str(tmp_path), how, str(file), str(kills), "7"]
+    words = ["-m", "tests.killing", str(tmp_path), how, verb, str(file), str(kills), "7"]
+    words.insert(0, sys.executable)
     told = subprocess.run(words, cwd=ROOT, env=QUIET, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     finished: list[str] = json.loads(told.stdout)

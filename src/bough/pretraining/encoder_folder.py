@@ -18,6 +18,7 @@ from bough.model.encoder_files import read_tensors
 from bough.model.pretrained import Encoder
 from bough.model.weight_names import PREFIXES, their_tensors
 from bough.pretraining.masked_lm import HEAD, MaskedLM, read_head, written_head
+from bough.recipe.quora_caveat import saw_quora
 from bough.runs.run_dir import Run, Writer
 
 # Small files beside the weights that say what the encoder is and how it is read.
@@ -38,8 +39,9 @@ def write_files(name: str, writer: Writer) -> None:
     """All of the folder but the weights."""
     folder = pretrained.find(name)
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    # What is known of an encoder by its name (that it has seen Quora, say) holds for this one, too.
-    config.setdefault("_name_or_path", name)
+    # That an encoder has seen Quora is known by its name, and holds for this one, too.
+    if not saw_quora([str(config.get("_name_or_path", ""))]):
+        config["_name_or_path"] = name
     classes = config.get("architectures")
     if isinstance(classes, list) and classes:
         config["architectures"] = [re.sub(r"(Model|For\w+)$", "ForMaskedLM", str(classes[0]))]

@@ -164,7 +164,10 @@ class Pretrainer:
         self.processes.wait()
 
     def _begin(self, digests: Mapping[str, str]) -> None:
-        resolved, files = memory_rows.stored(self.recipe, self.data.tasks)
+        own, tasks = self.encoder.pooling, self.data.tasks
+        # As a run's recipe has it: with what was found about the tasks.
+        found = tasks if own.name is None else own.resolve(tasks)
+        resolved, files = memory_rows.stored(self.recipe, found)
         for name, content in files.items():
             self.writer.write(name, content)
         self.writer.write("recipe.yaml", resolved.dump())
