@@ -65,7 +65,7 @@ def find(source: str | os.PathLike[str] | Run) -> Path:
         weights = any((candidate / name).is_file() for name in (WEIGHTS_FILE, TEXTS_FILE))
         if weights and (candidate / config.FILE).is_file():
             return candidate
-    if (folder / "encoder" / "config.json").is_file():
+    if Run(folder).pretrained:
         raise UserError(
             f"{folder}: is a pretraining, which answers nothing; train tasks on it: "
             f"bough train RECIPE --set encoder={folder}"

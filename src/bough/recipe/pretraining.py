@@ -7,10 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bough.recipe.training import Moment, Schedule, Training
-
-
-def _files(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
+from bough.recipe.validation import one_or_more
 
 
 class Pretraining(BaseModel):
@@ -23,9 +20,9 @@ class Pretraining(BaseModel):
         description="Which of the tasks' training texts are read: of a pair the first, both, or "
         "none.",
     )
-    files: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_files)] = (
-        Field((), description="Text files that are read too, a text in each line.")
-    )
+    files: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(one_or_more)
+    ] = Field((), description="Text files that are read too, a text in each line.")
     start: str | None = Field(
         None,
         min_length=1,

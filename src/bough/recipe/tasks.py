@@ -16,7 +16,7 @@ from bough.errors import UserError, listed, nearest
 from bough.recipe.kinds import KINDS, OWN_KEYS, Kind, KindRules, kinds_with
 from bough.recipe.labels import Classes, ClassWeights, NamedClasses
 from bough.recipe.sources import Limit, Source
-from bough.recipe.validation import Consistent
+from bough.recipe.validation import Consistent, one_or_more
 
 Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
@@ -45,10 +45,6 @@ def _ends(value: object) -> object:
     if isinstance(value, list | tuple) and len(value) == 2:
         return value
     raise ValueError("expected the lowest and the highest label, for example [0, 5]")
-
-
-def _features(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 class Task(Consistent):
@@ -89,7 +85,7 @@ class Task(Consistent):
         "joint",
         description="Read a pair as one sequence (joint) or as two apart (twin).",
     )
-    features: Annotated[tuple[Feature, ...], BeforeValidator(_features)] = Field(
+    features: Annotated[tuple[Feature, ...], BeforeValidator(one_or_more)] = Field(
         FEATURES,
         min_length=1,
         description="What a twin pair's head sees of the two vectors; difference is absolute.",
