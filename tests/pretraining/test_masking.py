@@ -38,7 +38,7 @@ def stream(seed: int = 0) -> Ints:
 
 def near(share: float, wanted: float, of: int) -> bool:
     """Within four standard errors."""
-    return abs(share - wanted) < 4 * np.sqrt(wanted * (1 - wanted) / of)
+    return bool(abs(share - wanted) < 4 * np.sqrt(wanted * (1 - wanted) / of))
 
 
 def test_the_shares_are_right_over_many_tokens() -> None:

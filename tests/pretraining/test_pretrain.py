@@ -90,7 +90,7 @@ def test_resumed_bit_for_bit(how: str, tiny_folder: Path, tmp_path: Path) -> Non
 def test_killed_while_files_are_written(tiny_folder: Path, tmp_path: Path) -> None:
     settings = recipe(tiny_folder, steps=4, evaluate_every=2)
     settings["training"] |= {"save_every": 0}
-    finished = tortured(tmp_path, "files", settings, 5, "pretrain")
+    finished = tortured(tmp_path, "files", settings, 5)
     assert len(finished) == 5
     for name in finished:
         assert_same_pretraining(Run.open(tmp_path / "whole"), Run.open(tmp_path / name))

@@ -19,7 +19,7 @@ from bough.model.dropout import DropoutGenerator
 from bough.model.forward import PackedForward
 from bough.model.network import Network, fresh, plan_of
 from bough.model.pretrained import Encoder
-from bough.model.transformer import ACTIVATION, Embeddings
+from bough.model.transformer import ACTIVATION
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Cell
 from bough.pretraining.masking import TEXTS
@@ -36,6 +36,7 @@ class HeadNames:
     norm: str
     biases: tuple[str, ...]  # the vocabulary's; the first is how we write it
     activation: str | None = None  # None: the encoder's own
+    bare: bool = False  # dense and norm have no biases of their own
 
 
 ROBERTA = HeadNames(
@@ -55,6 +56,7 @@ NAMES: Mapping[str, HeadNames] = {
         ("generator_lm_head.bias",),
         "gelu",
     ),
+    "modernbert": HeadNames("head.dense", "head.norm", ("decoder.bias",), "gelu", bare=True),
 }
 OTHERS = HeadNames("masked.dense", "masked.norm", ("masked.bias",), "gelu")
 
@@ -64,9 +66,10 @@ class MaskedHead(nn.Module):
 
     def __init__(self, shape: Shape):
         super().__init__()
-        self.dense = nn.Linear(shape.width, shape.embedding)
-        self.activation = ACTIVATION[names(shape).activation or shape.activation]
-        self.norm = nn.LayerNorm(shape.embedding, eps=shape.eps)
+        known = names(shape)
+        self.dense = nn.Linear(shape.width, shape.embedding, bias=not known.bare)
+        self.activation = ACTIVATION[known.activation or shape.activation]
+        self.norm = nn.LayerNorm(shape.embedding, eps=shape.eps, bias=not known.bare)
         self.bias = nn.Parameter(torch.zeros(shape.vocabulary))
 
     def forward(self, rows: Tensor, words: Tensor) -> Tensor:
@@ -99,8 +102,8 @@ class MaskedLM(Network):
 
     @property
     def words(self) -> nn.Embedding:
-        (embeddings,) = (m for m in self.modules() if isinstance(m, Embeddings))
-        return embeddings.words
+        (words,) = super().lookups()
+        return words
 
     @property
     def head(self) -> MaskedHead:
@@ -153,7 +156,9 @@ def read_head(theirs: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor] |
     head = {}
     for ours, candidates in sources.items():
         found = [theirs[name] for name in candidates if name in theirs]
-        if not found or found[0].shape != sizes[ours]:
+        if not found and ours not in sizes:
+            continue
+        if not found or found[0].shape != sizes.get(ours):
             return None
         head[ours] = found[0].float()
     return head

@@ -140,7 +140,7 @@ class Pretrainer:
         else:
             unchanged.check(
                 self.writer.run, self.data, encoder, digests, self.display.say,
-                threads=torch.get_num_threads(), processes=self.processes.count,
+                threads=torch.get_num_threads(), processes=self.processes.count, teachers={},
             )  # fmt: skip
             self._check_texts()
             progress = Progress(**self.state["progress"])
@@ -150,7 +150,7 @@ class Pretrainer:
             self.schedule, progress, self.model, self.learned, {TEXTS: 1.0},
             self.recipe.precision, self.processes,
         )  # fmt: skip
-        phase.loader = MaskedBatches(
+        phase.batches = MaskedBatches(
             phase.loader, self.masker, [self.training.seed, 3], lambda: progress.total,
             self.processes,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bough.recipe.training import Moment, Schedule, Training
-from bough.recipe.validation import one_or_more
+from bough.recipe.validation import one_or_several
 
 
 class Pretraining(BaseModel):
@@ -21,7 +21,7 @@ class Pretraining(BaseModel):
         "none.",
     )
     files: Annotated[
-        tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(one_or_more)
+        tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(one_or_several)
     ] = Field((), description="Text files that are read too, a text in each line.")
     start: str | None = Field(
         None,

@@ -16,7 +16,8 @@ from bough.errors import UserError, listed, nearest
 from bough.recipe.kinds import KINDS, OWN_KEYS, Kind, KindRules, kinds_with
 from bough.recipe.labels import Classes, ClassWeights, NamedClasses
 from bough.recipe.sources import Limit, Source
-from bough.recipe.validation import Consistent, one_or_more
+from bough.recipe.teacher import Teachers, Texts
+from bough.recipe.validation import Consistent, one_or_several
 
 Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
@@ -28,6 +29,21 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
 SIGNED: tuple[Metric, ...] = ("pearson", "spearman", "mcc")  # these run from -1 to 1
+
+
+def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
+    """Tasks on a table in which others have labels, too: there an empty cell is no fault."""
+    return {
+        name
+        for name, task in tasks.items()
+        for other in tasks.values()
+        if task.label != other.label and any(_same_table(task, other, split) for split in SPLITS)
+    }
+
+
+def _same_table(task: Task, other: Task, split: Split) -> bool:
+    source = getattr(task, split)
+    return source is not None and bool(source == getattr(other, split))
 
 
 def _text(value: object) -> object:
@@ -85,7 +101,7 @@ class Task(Consistent):
         "joint",
         description="Read a pair as one sequence (joint) or as two apart (twin).",
     )
-    features: Annotated[tuple[Feature, ...], BeforeValidator(one_or_more)] = Field(
+    features: Annotated[tuple[Feature, ...], BeforeValidator(one_or_several)] = Field(
         FEATURES,
         min_length=1,
         description="What a twin pair's head sees of the two vectors; difference is absolute.",
@@ -126,6 +142,16 @@ class Task(Consistent):
         "auto", description="The score that counts; auto is accuracy, or pearson for numbers."
     )
     weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
+    teacher: Teachers = Field(
+        (),
+        description="Who it learns from beside its labels, one or several: a run or a model, a "
+        "recipe that is trained first, or a file of soft answers.",
+    )
+    unlabelled: Texts = Field(
+        (),
+        description="More texts for the teacher to answer: files without labels, or the names of "
+        "tasks whose train rows are taken.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -225,6 +251,8 @@ class Task(Consistent):
         if self.head.startswith("cosine") and not self.twin:
             reason = f"{self.head!r} compares two vectors; give `text` two columns and set"
             yield "head", f"{reason} `pair: twin`, or take head linear or mlp"
+        if self.unlabelled and not self.teacher:
+            yield "unlabelled", "nobody answers these texts; give the task a `teacher`"
         if self.features != FEATURES and not self.twin:
             yield "features", "this is for pairs with `pair: twin`; set that, or leave it out"
         if len(set(self.features)) < len(self.features):

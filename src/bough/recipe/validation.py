@@ -18,8 +18,8 @@ def misfit(sentence: str, *at: str | int) -> PydanticCustomError:
     return PydanticCustomError("misfit", "{sentence}", {"sentence": sentence, "at": at})
 
 
-def one_or_more(value: object) -> object:
-    """A single word for a list of one."""
+def one_or_several(value: object) -> object:
+    """A list may be left out where it would have one name."""
     return (value,) if isinstance(value, str) else value
 
 

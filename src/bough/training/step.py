@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,14 +17,15 @@ from torch import Tensor, nn
 
 from bough.data.examples import Examples
 from bough.data.loader import MicroBatch
+from bough.data.packing import Pack
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
-from bough.model.losses import class_weights, loss
 from bough.model.network import Network
 from bough.plan.plan import Cell
 from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
+from bough.training.objective.objective import Objective
 from bough.training.weight_average import WeightAverage
 
 
@@ -73,12 +75,7 @@ class Stepper:
             dropout = np.random.SeedSequence([*seed, processes.rank]).generate_state(1)[0]
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
-        self.class_weights = {
-            name: None
-            if source.targets is None
-            else class_weights(network.tasks[name], source.targets)
-            for name, source in examples.items()
-        }
+        self.objective = Objective(network.tasks, examples, training)
         words = network.lookups()
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
@@ -111,8 +108,8 @@ class Stepper:
 
     def step(self, loader: Batches, lr: float, cosines: bool = False) -> StepResult:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
-        # Draw and load. Tasks apart cost the same: every example belongs to one task, so that the
-        # tasks' graphs are disjoint.
+        # Draw and load. Tasks apart cost the same where every example belongs to one task, as the
+        # tasks' graphs are disjoint; rows that several tasks have labels for are passed once.
         apart = cosines or self.combiner.apart
         step = loader.next(apart)
         before = self.dropout.get_state()
@@ -124,9 +121,12 @@ class Stepper:
             weighted = self.weighting.scale(plain, self._means(plain, part))
             weights |= self.weighting.factors
             for batch in part.batches:
-                terms = [weighted[task] * part.shares[task] for task in batch.index]
-                torch.stack(terms).sum().backward()
-                self.combiner.take(*batch.index)
+                terms = {task: weighted[task] * part.shares[task] for task in batch.index}
+                alone = [[task] for task in terms] if apart else [[*terms]]
+                for tasks in alone:
+                    total = torch.stack([terms[task] for task in tasks]).sum()
+                    total.backward(retain_graph=tasks is not alone[-1])
+                    self.combiner.take(*tasks)
             for task, value in plain.items():
                 losses[task] += value.item() * part.shares[task]
         # Over several processes, add up.
@@ -164,12 +164,16 @@ class Stepper:
         losses: dict[str, Tensor] = {}
         for batch in part.batches:
             generator = DropoutGenerator(dropout, self.training.dropout)
-            with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
-                outputs = self.network(batch.pack.to(self.device), batch.index, generator)
-            for name, out in outputs.items():
-                task, targets = self.network.tasks[name], batch.targets[name].to(self.device)
-                losses[name] = loss(task, out, targets, self.class_weights[name])
+            forward = partial(self._outputs, batch.pack.to(self.device), batch.index, generator)
+            losses |= self.objective.losses(forward, batch)
         return losses
+
+    def _outputs(
+        self, pack: Pack, index: Mapping[str, Tensor], dropout: DropoutGenerator
+    ) -> dict[str, Tensor]:
+        with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
+            outputs: dict[str, Tensor] = self.network(pack, index, dropout)
+        return outputs
 
     @torch.no_grad()
     def _again(self, step: Sequence[MicroBatch], dropout: Tensor) -> dict[str, float]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -19,6 +20,7 @@ from bough.recipe.recipe import Recipe
 from bough.runs.console import Display, Silent, for_terminal
 from bough.runs.run_dir import Onlooker, Run, Writer
 from bough.training.loop import FORM, Failed
+from bough.training.teachers.trained_first import with_trained_teachers
 from bough.training.trainer import Trainer
 
 
@@ -53,7 +55,8 @@ def train(
     # What a run does not do is not in its recipe.
     resolved = Recipe.read(recipe, overrides).anchored().model_copy(update={"pretraining": None})
     chosen = Path(out).expanduser() if out is not None else new_folder(recipe)
-    return start(Trainer, resolved, chosen, display or (for_terminal() if progress else Silent()))
+    watched = display or (for_terminal() if progress else Silent())
+    return start(Trainer, resolved, chosen, watched, _with_teachers)
 
 
 def resume(
@@ -96,7 +99,17 @@ class Worker(Protocol):
     def run(self) -> None: ...
 
 
-def start(worker: type[Worker], recipe: Recipe, chosen: Path, display: Display) -> Run:
+Prepare = Callable[[Recipe, Display, Processes], Recipe]
+"""What is done before a run begins: the recipe as it then is."""
+
+
+def start(
+    worker: type[Worker],
+    recipe: Recipe,
+    chosen: Path,
+    display: Display,
+    prepare: Prepare = lambda recipe, display, processes: recipe,
+) -> Run:
     """A new run in this folder; after a restart of its processes, the one they had begun."""
     with joined() as processes:
         folder = Path(processes.hand_out_bytes(str(chosen).encode()).decode())
@@ -107,7 +120,7 @@ def start(worker: type[Worker], recipe: Recipe, chosen: Path, display: Display) 
             _closing(writer, display, processes, worker.verb) as shown,
             _threads(recipe.threads),
         ):
-            worker(recipe, writer, shown, None, processes).run()
+            worker(prepare(recipe, shown, processes), writer, shown, None, processes).run()
     return writer.run
 
 
@@ -117,6 +130,24 @@ def go_on(worker: type[Worker], run: Run, display: Display, threads: int | None)
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
     with joined() as processes:
         return _go_on(worker, run, display, processes, threads)
+
+
+def _with_teachers(recipe: Recipe, display: Display, processes: Processes) -> Recipe:
+    teach = partial(_finish, display=display, processes=processes)
+    return with_trained_teachers(recipe, teach, processes, display.say)
+
+
+def _finish(recipe: Recipe, run: Run, display: Display, processes: Processes) -> None:
+    """A run beside the one that was asked for, to its end, whether it has begun or not."""
+    begun = processes.agree_on({"begun": run.recipe_file.is_file()})["begun"]
+    opened = Writer.resume if begun else Writer.start
+    writer = opened(run.folder) if processes.first else Onlooker(run.folder)
+    try:
+        state = _state_for_all(run, processes) if begun else None
+        with _threads(recipe.threads):
+            Trainer(recipe, writer, display, state, processes).run()
+    finally:
+        writer.close()
 
 
 def _go_on(
