@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bough.data.checked_rows import Rows
+from bough.data.label_cells import label_cells
 from bough.errors import listed
 from bough.recipe.labels import number
 from bough.recipe.tasks import Task
@@ -74,15 +75,17 @@ def class_doubts(task: Task, rows: Mapping[Any, Rows]) -> Iterator[str]:
 
 
 def _counted(task: Task, rows: Rows) -> dict[str, int]:
-    counts = Counter(map(int, rows.labels or ()))
+    named = label_cells(task).classes
+    counts = Counter(place for label in rows.labels or () for place in named(label))
     return {label: counts[place] for place, label in enumerate(task.labels or ())}
 
 
 def _first_lines(task: Task, rows: Rows) -> dict[str, int]:
     assert task.labels is not None
     assert rows.labels is not None
-    pairs = zip(map(int, rows.labels), rows.lines, strict=True)
-    return {task.labels[place]: line for place, line in reversed(list(pairs))}
+    named = label_cells(task).classes
+    pairs = list(zip(rows.labels, rows.lines, strict=True))
+    return {task.labels[place]: line for label, line in reversed(pairs) for place in named(label)}
 
 
 def _rows(count: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -46,8 +46,7 @@ class Examples:
         apart: list[tuple[str, ...]] = [(text,) for pair in rows.texts for text in pair]
         sequences, cut = tokenise(apart if task.twin else rows.texts, tokenizer, longest)
         index = np.arange(len(sequences)).reshape(-1, 2 if task.twin else 1)
-        kind = torch.long if task.kind == "classify" else torch.float32
-        targets = None if rows.labels is None else torch.tensor(rows.labels, dtype=kind)
+        targets = None if rows.labels is None else _targets(task, rows.labels)
         return cls(sequences, index, targets, int(cut.sum()))
 
     def __len__(self) -> int:
@@ -73,6 +72,17 @@ class Examples:
             targets=targets,
             cached=tuple(states.of(used) for states in self.cached),
         )
+
+
+def _targets(task: Task, labels: Sequence[Any]) -> Tensor:
+    """The labels as a loss takes them, an example each."""
+    match task.kind:
+        case "classify":
+            return torch.tensor(labels, dtype=torch.long)
+        case "regress":
+            return torch.tensor(labels, dtype=torch.float32)
+        case _:
+            assert_never(task.kind)
 
 
 class ExampleSampler:

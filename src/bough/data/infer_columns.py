@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, assert_never
 
 from bough.errors import UserError, listed, nearest, shorten
+from bough.recipe.kinds import Kind
 from bough.recipe.labels import class_name, in_order, is_missing, number
 
 LABELS = (
@@ -209,7 +210,7 @@ def _without_label(every: Sequence[Column], texts: Sequence[str]) -> str:
     return f"{what} looks like a label (classes or numbers); name it with --label COLUMN"
 
 
-def kind(label: Column, source: str) -> tuple[str, str]:
+def kind(label: Column, source: str) -> tuple[Kind, str]:
     """classify or regress, and why."""
     number = len(label.classes)
     where = f"{source}, column {label.name!r}"
@@ -229,9 +230,9 @@ def kind(label: Column, source: str) -> tuple[str, str]:
                 f"(such as {shorten(label.classes[0])}); name another with --label COLUMN"
             )
         return "classify", summary
-    if not label.whole:
-        return "regress", "numbers with fractions"
     low, high = min(label.values), max(label.values)
+    if not label.whole:
+        return "regress", f"numbers with fractions; they run from {low:g} to {high:g}"
     dense = low in (0, 1) and high - low + 1 == number
     named = _base(label.name) in SCORES
     if number <= _MOST and ((number <= _FEW and not (named and number > 10)) or (
@@ -239,6 +240,20 @@ def kind(label: Column, source: str) -> tuple[str, str]:
     )):  # fmt: skip
         return "classify", f"{summary}, whole numbers from {low:g} to {high:g}"
     return "regress", f"{summary}, numbers from {low:g} to {high:g}"
+
+
+def settings(kind: Kind, label: Column) -> tuple[dict[str, Any], str]:
+    """What a recipe says of a task of this kind, and in words what it answers."""
+    match kind:
+        case "classify":
+            classes = label.classes
+            return {"labels": classes}, f"{len(classes)} classes ({listed(classes, 6)})"
+        case "regress":
+            assert label.values is not None
+            low, high = scale(label.values)
+            return {"range": (low, high)}, f"a number from {low:g} to {high:g}"
+        case _:
+            assert_never(kind)
 
 
 def _all_or_no_numbers(label: Column, where: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from bough.data import audit, checked_rows, infer_columns
 from bough.data.checked_rows import Rows
+from bough.data.label_cells import label_cells
 from bough.data.split import split_off
 from bough.data.tables import Wanted, open_table
 from bough.errors import UserError, listed
@@ -204,15 +205,8 @@ def _draft(
     cells = [cell for part in columns.values() for cell in part.get(guess.label, ())]
     known = infer_columns.Column.of(guess.label, cells)
     kind, why_kind = infer_columns.kind(known, source)
-    settings: dict[str, Any] = {"kind": kind, "text": guess.text, "label": guess.label}
-    if kind == "classify":
-        settings["labels"] = known.classes
-        what = f"{len(known.classes)} classes ({listed(known.classes, 6)})"
-    else:
-        assert known.values is not None
-        low, high = settings["range"] = infer_columns.scale(known.values)
-        what = f"a number from {low:g} to {high:g}"
-        why_kind += f"; they run from {min(known.values):g} to {max(known.values):g}"
+    found, what = infer_columns.settings(kind, known)
+    settings: dict[str, Any] = {"kind": kind, "text": guess.text, "label": guess.label, **found}
     says = [
         f"text   {listed(guess.text)}: {guess.why_text}",
         f"label  {guess.label}: {guess.why_label}; {kind}, {what}: {why_kind}",
@@ -251,7 +245,7 @@ def _cut(
     every = checked_rows.read(
         name, task, str(source), root=Path.cwd(), policy="skip", labels="needed"
     )
-    train, dev = split_off(every, task.kind == "classify", shared)
+    train, dev = split_off(every, label_cells(task).stratum, shared)
     given = [file.resolve() for file in splits.values()]
     stem = name
     if any((out.parent / f"{stem}-{split}.csv").resolve() in given for split in SPLITS):
@@ -280,10 +274,10 @@ def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
     with_id = "id" not in (*task.columns, task.label)
+    written = label_cells(task).written
     table.writerow([*["id"] * with_id, *task.columns, task.label])
     for n in numbers:
-        label = every.labels[n]
-        cell = task.labels[int(label)] if task.labels else repr(float(label))
+        cell = written(every.labels[n])
         table.writerow([*[every.ids[n]] * with_id, *every.texts[n], cell])
     return text.getvalue()
 

@@ -6,6 +6,8 @@ A tenth of the rows, within bounds; no text is on both sides.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Hashable
+from typing import Any
 
 from bough.data.checked_rows import Rows
 from bough.errors import UserError
@@ -15,10 +17,12 @@ FEWEST, MOST = 100, 2000  # dev rows, as far as there are rows
 NEEDED = 10  # rows, below which there is nothing to split
 
 
-def split_off(rows: Rows, by_class: bool, shared: int | None = None) -> tuple[list[int], list[int]]:
+def split_off(
+    rows: Rows, stratum: Callable[[Any], Hashable], shared: int | None = None
+) -> tuple[list[int], list[int]]:
     """Numbers of the rows to learn from and to judge by, both in the file's order.
 
-    Each class gives its share, if asked to; equal texts stay together. Where several tasks are on
+    Each stratum of labels gives its share; equal texts stay together. Where several tasks are on
     one file (`shared` is its rows), each text decides for itself, so that none learns from a text
     that another is judged by, whichever labels are missing.
     """
@@ -31,9 +35,9 @@ def split_off(rows: Rows, by_class: bool, shared: int | None = None) -> tuple[li
     together: dict[tuple[str, ...], list[int]] = {}
     for number, texts in enumerate(rows.texts):
         together.setdefault(texts, []).append(number)
-    groups: dict[float, list[tuple[str, ...]]] = {}
+    groups: dict[Hashable, list[tuple[str, ...]]] = {}
     for texts, numbers in together.items():
-        groups.setdefault(rows.labels[numbers[0]] if by_class else 0, []).append(texts)
+        groups.setdefault(stratum(rows.labels[numbers[0]]), []).append(texts)
     size = shared or len(rows)
     wanted = min(max(SHARE * size, min(FEWEST, size / 3)), MOST) / size
     chosen: set[int] = set()

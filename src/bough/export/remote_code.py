@@ -8,7 +8,7 @@ it reads. LoRA is merged into the matrices it changes.
 from __future__ import annotations
 
 from importlib import resources
-from typing import Any
+from typing import Any, assert_never
 
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from bough.model.adapters import LoRA, Narrow
 from bough.model.heads import FUSED
 from bough.model.network import Network
 from bough.plan.plan import Cell, Step
+from bough.recipe.tasks import Task
 
 Tensors = dict[str, Tensor]
 CODE = "modeling_bough.py"
@@ -90,6 +91,17 @@ def _state(network: Network, cell: Cell) -> Tensors:
     return {k: v.detach().float().cpu() for k, v in network.cells[cell.key].state_dict().items()}
 
 
+def output_form(task: Task) -> str:
+    """What the outputs are, as `modeling_bough` tells them apart."""
+    match task.kind:
+        case "classify":
+            return task.loss_name
+        case "regress":
+            return "number"
+        case _:
+            assert_never(task.kind)
+
+
 def _head(network: Network, name: str) -> dict[str, Any]:
     task = network.tasks[name]
     return {
@@ -97,7 +109,7 @@ def _head(network: Network, name: str) -> dict[str, Any]:
         "project": task.project,
         "hidden": [task.width] * (task.depth - 1) if task.head == "mlp" else [],
         "outputs": task.outputs,
-        "form": "number" if task.kind == "regress" else task.loss_name,
+        "form": output_form(task),
         "range": task.range,
         "temperature": task.temperature or 1.0,
         "reads": [read.source for read in network.plan.reading(name)],

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import torch
 from safetensors.torch import save
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from bough.errors import UserError
 from bough.export.folder import new_folder
-from bough.export.remote_code import CODE, Tensors, carried, code, merged
+from bough.export.remote_code import CODE, Tensors, carried, code, merged, output_form
 from bough.files import write_atomically
 from bough.inference.load import load_torch
 from bough.inference.torch_model import MultiTaskModel
@@ -30,6 +30,7 @@ from bough.model.transformer import Pooler
 from bough.model.weight_names import PREFIXES, expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
+from bough.recipe.tasks import Task
 
 
 class Reader(NamedTuple):
@@ -116,9 +117,7 @@ def write_checkpoint(
         config |= {
             "id2label": labels,
             "label2id": {label: i for i, label in labels.items()},
-            "problem_type": "single_label_classification"
-            if model.tasks[chosen].labels
-            else "regression",
+            "problem_type": _reading(model.tasks[chosen])[0],
         }
     content = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     write_atomically(folder / "model.safetensors", save(content, {"format": "pt"}))
@@ -137,13 +136,8 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
     if trunk:
         what, tag = f"The trunk, as task `{name}` passes it,", ""
         then = ["vectors = model(**inputs).last_hidden_state[:, 0]"]
-    elif task.labels:
-        then = [
-            "shares = model(**inputs).logits.softmax(1)[0].tolist()",
-            "answer = dict(zip(model.config.id2label.values(), shares))",
-        ]
     else:
-        then = ["answer = model(**inputs).logits[0, 0].item()"]
+        then = _reading(task)[1]
     call = loading(trunk, "folder", bool(why))
     texts = '"One text.", "Another text."' if task.paired and not trunk else '"One text."'
     lines = [
@@ -164,6 +158,20 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
         f"{what} of a bough model with the plan `{plan}`, in transformers' form.{goes}\n\n"
         + "\n".join(["```python", *lines, "```", ""])
     )
+
+
+def _reading(task: Task) -> tuple[str, list[str]]:
+    """What transformers calls such a task, and how its answer is read."""
+    match task.kind:
+        case "classify":
+            return "single_label_classification", [
+                "shares = model(**inputs).logits.softmax(1)[0].tolist()",
+                "answer = dict(zip(model.config.id2label.values(), shares))",
+            ]
+        case "regress":
+            return "regression", ["answer = model(**inputs).logits[0, 0].item()"]
+        case _:
+            assert_never(task.kind)
 
 
 def _write_json(file: Path, content: Any) -> None:
@@ -260,7 +268,7 @@ def _check_form(network: Network, name: str) -> None:
         what = "reads the mean of the tokens"
     elif task.norm or task.project:
         what = f"has a {'norm' if task.norm else 'project'!r} before its head"
-    elif task.kind == "classify" and task.loss_name not in ("ce", "bce"):
+    elif output_form(task) not in ("ce", "bce", "number"):
         what = f"has outputs for loss {task.loss_name!r}"
     elif task.twin:
         what = "encodes the two texts of a pair apart"
@@ -298,7 +306,7 @@ def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
     task, output = network.tasks[name], _head(network, name).output
     assert output is not None
     weight, bias = output.weight.detach().float().cpu(), output.bias.detach().float().cpu()
-    if task.kind == "regress":
+    if output_form(task) == "number":
         assert task.range is not None
         low, high = task.range
         return weight * (high - low), bias * (high - low) + low

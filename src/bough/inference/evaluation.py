@@ -194,7 +194,8 @@ def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
         for name, part in rows.items()
     }
     predicted = _predictions(model, rows, examples)
-    labels = {name: labels for name in rows if (labels := model.tasks[name].labels)}
+    tasks = {name: model.tasks[name] for name in rows}
+    labels = {name: task.labels or () for name, task in tasks.items() if task.kind == "classify"}
     tables = {
         name: confusion(predicted[name].values, np.asarray(rows[name].labels), len(own))
         for name, own in labels.items()

@@ -23,7 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bough.inference.model import Answer, Text
+from bough.inference.answers import Answer
+from bough.inference.model import Text
 from bough.serve.prometheus import Metrics
 
 Query = tuple[Text, tuple[str, ...]]  # a text and the tasks that are to answer it
