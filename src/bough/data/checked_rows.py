@@ -19,6 +19,7 @@ from bough.data.tables import Skipped, Table, Wanted, open_table
 from bough.errors import UserError, listed, nearest, shorten
 from bough.recipe.sources import Source
 from bough.recipe.tasks import SPLITS, Split, Task
+from bough.spans.cells import text_of as joined_words
 
 Policy = Literal["error", "skip"]
 Use = Literal["needed", "optional", "ignored"]  # what becomes of a split's labels
@@ -165,11 +166,13 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
     `policy`."""
     bad: dict[int, Skipped] = {}  # by index of the row; its first fault counts
 
-    def convert(column: str, cells: list[Any], turn: Callable[[Any], Any]) -> list[Any]:
+    def convert(
+        column: str, cells: list[Any], turn: Callable[..., Any], *beside: list[Any]
+    ) -> list[Any]:
         made = []
-        for index, cell in enumerate(cells):
+        for index, (cell, *others) in enumerate(zip(cells, *beside, strict=True)):
             try:
-                made.append(turn(cell))
+                made.append(turn(cell, *others))
             except CellError as fault:
                 made.append(None)
                 line, value = table.lines[index], shorten(cell)
@@ -177,10 +180,13 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
                 bad.setdefault(index, row)
         return made
 
-    texts = [convert(column, _column(name, table, column), _text) for column in task.columns]
+    read = _marked_text if task.kind == "tag" else _text
+    written = [_column(name, table, column) for column in task.columns]
+    texts = [convert(c, cells, read) for c, cells in zip(task.columns, written, strict=True)]
     labels = None
     if _has_labels(name, task, table, use):
-        labels = convert(task.label, _column(name, table, task.label), label_cells(task).read)
+        cells = _column(name, table, task.label)
+        labels = convert(task.label, cells, label_cells(task).read, written[0])
     ids = _ids(task, table)
     total = len(table.lines) + len(table.broken)
     skipped = sorted((*table.broken, *bad.values()), key=lambda row: row.line)
@@ -222,6 +228,13 @@ def _ids(task: Task, table: Table) -> list[str]:
         else line
         for cell, line in zip(table.columns["id"], plain, strict=True)
     ]
+
+
+def _marked_text(cell: object) -> str:
+    """As it is: spans count its characters; given as a list of words, these joined."""
+    cell = joined_words(cell)
+    text = _text(cell)
+    return cell if isinstance(cell, str) else text
 
 
 def _text(cell: object) -> str:

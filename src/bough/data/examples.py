@@ -8,12 +8,15 @@ from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough.data.checked_rows import Rows
 from bough.data.tokens import Ints, Sequences, rows_of, tokenise
 from bough.recipe.tasks import Task
+from bough.spans.schemes import NO_WORD, Scheme, Span
+from bough.spans.words import as_objects
 
 
 class CachedStates(NamedTuple):
@@ -36,21 +39,31 @@ class Examples:
 
     sequences: Sequences
     index: Ints  # [examples, 1], or [examples, 2] for twin pairs
-    targets: Tensor | None  # class indices, or values in the label's own range
+    targets: Tensor | None  # as the loss takes them, one row per example
     cut: int  # sequences that were longer than the encoder or the recipe allows
     first: int = 0  # the plan's row whose states `cached` has
     cached: tuple[CachedStates, ...] = ()
+    spans: tuple[tuple[Span, ...], ...] | None = None  # what a tag task's answers are held against
 
     @classmethod
     def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
         apart: list[tuple[str, ...]] = [(text,) for pair in rows.texts for text in pair]
-        sequences, cut = tokenise(apart if task.twin else rows.texts, tokenizer, longest)
+        texts = apart if task.twin else rows.texts
+        sequences, cut = tokenise(texts, tokenizer, longest, words=task.kind == "tag")
         index = np.arange(len(sequences)).reshape(-1, 2 if task.twin else 1)
-        targets = None if rows.labels is None else _targets(task, rows.labels)
-        return cls(sequences, index, targets, int(cut.sum()))
+        targets = None if rows.labels is None else _targets(task, rows.labels, sequences)
+        spans = tuple(rows.labels) if rows.labels is not None and task.kind == "tag" else None
+        return cls(sequences, index, targets, int(cut.sum()), spans=spans)
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def truth(self) -> NDArray[Any] | None:
+        """What the answers are held against, one per example."""
+        if self.spans is not None:
+            return as_objects(self.spans)
+        return None if self.targets is None else self.targets.numpy()
 
     @property
     def lengths(self) -> Ints:
@@ -70,19 +83,46 @@ class Examples:
             sequences=self.sequences.of(used),
             index=index.reshape(most, -1),
             targets=targets,
+            spans=None if self.spans is None else tuple(self.spans[i] for i in kept),
             cached=tuple(states.of(used) for states in self.cached),
         )
 
 
-def _targets(task: Task, labels: Sequence[Any]) -> Tensor:
+def output_rows(examples: Examples) -> int:
+    """Rows of a head's outputs for all examples: one for each, or for each word."""
+    words = examples.sequences.words
+    return len(examples) if words is None else len(words.tokens)
+
+
+def output_places(examples: Examples, chosen: Ints) -> Tensor:
+    """Which of these rows are the chosen examples'."""
+    words = examples.sequences.words
+    return torch.from_numpy(chosen if words is None else rows_of(words.bounds, chosen)[0])
+
+
+def _targets(task: Task, labels: Sequence[Any], sequences: Sequences) -> Tensor:
     """The labels as a loss takes them, an example each."""
     match task.kind:
         case "classify":
             return torch.tensor(labels, dtype=torch.long)
         case "regress":
             return torch.tensor(labels, dtype=torch.float32)
+        case "tag":
+            return _word_targets(task.tags, labels, sequences)
         case _:
             assert_never(task.kind)
+
+
+def _word_targets(scheme: Scheme, labels: Sequence[Sequence[Span]], sequences: Sequences) -> Tensor:
+    """The tag of each word, [examples, most words]; -1 where a text has no more words."""
+    words = sequences.words
+    assert words is not None
+    out = torch.full((len(labels), int(words.counts.max(initial=0))), NO_WORD, dtype=torch.int16)
+    for number, spans in enumerate(labels):
+        own = words.words(number)
+        tags = scheme.of_spans(own.in_words(spans)[0], len(own))
+        out[number, : len(own)] = torch.from_numpy(tags)
+    return out
 
 
 class ExampleSampler:

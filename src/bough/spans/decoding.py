@@ -15,18 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bough.spans.schemes import Scheme, Span
+from bough.spans.words import Words
 
 Floats = NDArray[np.float64]
+_LEAST = 1e-30  # a probability below it is taken for it: its logarithm is a number
 _NEVER = -1e30  # finite, so that no difference of two is undefined
 _AT_ONCE = 256  # texts of similar length that are decoded together
 
 
 @dataclass(frozen=True)
 class ScoredSpan:
-    """A span of words, and how sure the model is of it."""
+    """A span, of words or of characters, and how sure the model is of it."""
 
     span: Span
     score: float
+
+
+def marked(
+    scheme: Scheme, shares: NDArray[np.floating], texts: Sequence[Words]
+) -> list[list[ScoredSpan]]:
+    """The spans of each text, in characters, by the probabilities of its words' tags."""
+    bounds = np.cumsum([0, *map(len, texts)])
+    found = decode(scheme, np.log(np.maximum(shares, _LEAST)), bounds)
+    return [
+        [ScoredSpan(words.in_text(item.span), item.score) for item in own]
+        for words, own in zip(texts, found, strict=True)
+    ]
 
 
 def decode(

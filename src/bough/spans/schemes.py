@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 OUTSIDE = "O"
+NO_WORD = -1  # in place of a tag, where a text has no more words
 SchemeName = Literal["bio", "bioes"]
 _LIKE = {"L": "E", "U": "S"}  # BILOU's last and unit are BIOES's end and single
 _PREFIXES = "BIESLU"
@@ -28,6 +29,13 @@ class Span(NamedTuple):
     start: int
     end: int
     label: str
+
+
+def is_label(name: object) -> bool:
+    """Whether it can name spans: a text with something in it that can be written."""
+    if not isinstance(name, str) or not name.strip():
+        return False
+    return not any("\ud800" <= sign <= "\udfff" for sign in name)  # half a character, or no UTF-8
 
 
 class TagError(ValueError):
@@ -68,7 +76,7 @@ def _parts(place: int, tag: object) -> tuple[str, str]:
         return OUTSIDE, ""
     if isinstance(tag, str) and len(tag) > 2 and tag[0] in _PREFIXES and tag[1] == "-":
         label = tag[2:].strip()
-        if label:
+        if is_label(label):
             return _LIKE.get(tag[0], tag[0]), label
     raise TagError(place, tag)
 
