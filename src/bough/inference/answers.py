@@ -131,7 +131,7 @@ def in_words(task: Task) -> str:
         case "regress":
             answer = "a number from {:g} to {:g}".format(*task.range or (0, 1))
         case "tag":
-            answer = f"spans with one of {task.classes} labels"
+            answer = f"spans, of {task.classes} {'label' if task.classes == 1 else 'labels'}"
         case _:
             assert_never(task.kind)
     return f"a pair, {answer}" if task.paired else answer
