@@ -10,7 +10,7 @@ from bough.recipe.tasks import Task
 from bough.spans.schemes import Span
 
 MOOD = Task(kind="classify", text="x", labels=("bad", "good"), label_values=("0", "1"))
-NAMES = Task(kind="tag", labels=("person", "place"), label_values=("PER", "LOC"))
+NAMES = Task(kind="tag", text="text", labels=("person", "place"), label_values=("PER", "LOC"))
 LIKE = Task(kind="regress", text="x", range=(0, 5))
 
 
@@ -52,10 +52,12 @@ def test_spans_of_their_text() -> None:
     ):
         with pytest.raises(CellError, match=why):
             cells.read(cell, text)
-    found = label_cells(Task(kind="tag")).found("t", [[[0, 1, "b"]], [], [(0, 1, "a")]], None)
+    found = label_cells(Task(kind="tag", text="text")).found(
+        "t", [[[0, 1, "b"]], [], [(0, 1, "a")]], None
+    )
     assert found.labels == ("a", "b")
     with pytest.raises(UserError, match="no train row holds a span"):
-        label_cells(Task(kind="tag")).found("t", [[], []], None)
+        label_cells(Task(kind="tag", text="text")).found("t", [[], []], None)
 
 
 def test_the_train_cells_say_what_the_recipe_leaves_open() -> None:

@@ -10,7 +10,7 @@ from bough.recipe.tasks import Task
 from bough.spans.words import Words
 
 MOOD = Task(kind="classify", text="x", labels=("bad", "good"))
-PLACES = Task(kind="tag", labels=("place",))
+PLACES = Task(kind="tag", text="text", labels=("place",))
 LIKE = Task(kind="regress", text=("x", "y"), range=(0, 5))
 
 

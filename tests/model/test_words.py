@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -25,12 +27,12 @@ PLANS = ["full", "separate", "split@1", "late:SI", "pal:4", "lora:2", "frozen"]
 
 
 def names(**settings) -> Task:
-    return Task(kind="tag", labels=LABELS, pooling="words", dropout=0.0, **settings)
+    return Task(kind="tag", text="text", labels=LABELS, pooling="words", dropout=0.0, **settings)
 
 
 def examples(tasks: dict[str, Task]) -> dict[str, Examples]:
     words = tiny.tokenizer()
-    rows = {"classify": [0, 1, 2], "tag": SPANS}
+    rows: dict[str, list[Any]] = {"classify": [0, 1, 2], "tag": SPANS}
     return {
         name: Examples.of(task, tiny.rows(TEXTS, rows[task.kind]), words, 40)
         for name, task in tasks.items()

@@ -121,7 +121,7 @@ def _word_targets(scheme: Scheme, labels: Sequence[Sequence[Span]], sequences: S
     for number, spans in enumerate(labels):
         own = words.words(number)
         tags = scheme.of_spans(own.in_words(spans)[0], len(own))
-        out[number, : len(own)] = torch.from_numpy(tags)
+        out[number, : len(own)] = torch.tensor(tags, dtype=torch.int16)
     return out
 
 
