@@ -79,17 +79,16 @@ def load(
         task = _settled(name, task, train)
     use: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
     return task, {
-        split: _limited(check(name, task, table, policy, use[split]), task, split)
+        split: limited(check(name, task, table, policy, use[split]), getattr(task.limit, split))
         for split, table in tables.items()
     }
 
 
-def _limited(rows: Rows, task: Task, split: Split) -> Rows:
-    """The rows that the task's limit leaves: of the same file always the same, in their order.
+def limited(rows: Rows, most: int | None) -> Rows:
+    """So many of the rows: of the same file always the same, in their order.
 
     A higher limit adds rows to those of a lower one.
     """
-    most = getattr(task.limit, split)
     if most is None or most >= len(rows):
         return rows
     kept = sorted(random.Random(0).sample(range(len(rows)), len(rows))[:most])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from bough.data import audit, checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
-from bough.data.tables import check_extra
+from bough.data.tables import Skipped, check_extra
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS, Task
 
@@ -22,6 +22,7 @@ class Data:
 
     tasks: dict[str, Task]
     rows: dict[str, dict[str, Rows]]  # task -> split -> rows
+    unlabelled: dict[str, Rows] = field(default_factory=dict)  # of tasks that have a teacher
 
     @classmethod
     def gather(cls, recipe: Recipe, splits: Sequence[Any] | None = None) -> Data:
@@ -34,7 +35,17 @@ class Data:
                 name, task, root=recipe.root, policy=recipe.rows, splits=splits
             )
             gathered[name] = {str(split): part for split, part in by_split.items()}
-        return cls(tasks, gathered)
+        learning = splits is None
+        more = {
+            name: _unlabelled(name, task, gathered, recipe)
+            for name, task in tasks.items()
+            if learning and task.unlabelled
+        }
+        return cls(tasks, gathered, {name: rows for name, rows in more.items() if len(rows)})
+
+    def part(self, name: str, split: str) -> Rows:
+        """A task's rows of a split, or its texts without labels."""
+        return self.unlabelled[name] if split == "unlabelled" else self.rows[name][split]
 
     def notes(self) -> list[str]:
         """What was skipped or assumed, one sentence each."""
@@ -47,6 +58,10 @@ class Data:
         ]
         return [
             *([f"of the rows, as `limit` says: {', '.join(limited)}"] if limited else []),
+            *(
+                f"task {name!r}: {len(part):,} texts without labels for its teacher"
+                for name, part in self.unlabelled.items()
+            ),
             *(part.report() for part in every if part.skipped),
             *(note for part in every for note in part.notes),
             *(
@@ -68,6 +83,9 @@ class Data:
 
     def digests(self) -> dict[str, dict[str, dict[str, Any]]]:
         """What the rows are known by: task -> split -> sizes and sha256."""
+        every = {name: dict(by_split) for name, by_split in self.rows.items()}
+        for name, part in self.unlabelled.items():
+            every[name]["unlabelled"] = part
         return {
             name: {
                 split: {
@@ -78,7 +96,7 @@ class Data:
                 }
                 for split, part in by_split.items()
             }
-            for name, by_split in self.rows.items()
+            for name, by_split in every.items()
         }
 
     def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
@@ -87,3 +105,28 @@ class Data:
             for name, by_split in self.rows.items()
             if split in by_split
         }
+
+
+def _unlabelled(
+    name: str, task: Task, gathered: Mapping[str, Mapping[str, Rows]], recipe: Recipe
+) -> Rows:
+    """All that a task's teachers answer beside its train rows, each text once."""
+    texts: dict[tuple[str, ...], None] = {}
+    skipped: list[Skipped] = []
+    for source in task.unlabelled:
+        if source not in gathered:
+            rows = checked_rows.read(
+                name, task, source, root=recipe.root, policy=recipe.rows, labels="ignored"
+            )
+            texts |= dict.fromkeys(rows.texts)
+            skipped += rows.skipped
+        elif task.paired:
+            texts |= dict.fromkeys(gathered[source]["train"].texts)
+        else:
+            texts |= {(text,): None for row in gathered[source]["train"].texts for text in row}
+    own = set(gathered[name]["train"].texts)
+    new = [text for text in texts if text not in own]
+    numbers = list(range(1, len(new) + 1))
+    called = ", ".join(task.unlabelled)
+    rows = Rows(new, None, [str(n) for n in numbers], called, numbers, tuple(skipped), unit="text")
+    return checked_rows.limited(rows, task.limit.unlabelled)

@@ -44,6 +44,8 @@ class Examples:
     first: int = 0  # the plan's row whose states `cached` has
     cached: tuple[CachedStates, ...] = ()
     spans: tuple[tuple[Span, ...], ...] | None = None  # what a tag task's answers are held against
+    taught: Tensor | None = None  # [examples, classes or 1]: what the task's teachers answer
+    labelled: Tensor | None = None  # which have a label, where not all do
 
     @classmethod
     def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
@@ -71,20 +73,45 @@ class Examples:
         lengths: Ints = self.sequences.lengths[self.index].sum(1)
         return lengths
 
+    def with_unlabelled(self, others: Examples) -> Examples:
+        """These and others without labels, whose targets mean nothing."""
+        assert self.targets is not None
+        assert not self.cached
+        assert not others.cached
+        nothing = torch.zeros(len(others), *self.targets.shape[1:], dtype=self.targets.dtype)
+        known = torch.arange(len(self) + len(others)) < len(self)
+        return replace(
+            self,
+            sequences=self.sequences.followed_by(others.sequences),
+            index=np.concatenate([self.index, others.index + len(self.sequences)]),
+            targets=torch.cat([self.targets, nothing]),
+            cut=self.cut + others.cut,
+            labelled=known,
+        )
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The targets of those that have a label."""
+        if self.targets is None or self.labelled is None:
+            return self.targets
+        return self.targets[self.labelled]
+
     def sample(self, most: int | None) -> Examples:
         """No more than so many examples, always the same ones, and no sequences but theirs."""
         if most is None or len(self) <= most:
             return self
         kept = np.sort(np.random.default_rng(0).permutation(len(self))[:most])
-        targets = None if self.targets is None else self.targets[torch.from_numpy(kept)]
+        chosen = torch.from_numpy(kept)
         used, index = np.unique(self.index[kept], return_inverse=True)
         return replace(
             self,
             sequences=self.sequences.of(used),
             index=index.reshape(most, -1),
-            targets=targets,
+            targets=None if self.targets is None else self.targets[chosen],
             spans=None if self.spans is None else tuple(self.spans[i] for i in kept),
             cached=tuple(states.of(used) for states in self.cached),
+            taught=None if self.taught is None else self.taught[chosen],
+            labelled=None if self.labelled is None else self.labelled[chosen],
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -68,6 +68,8 @@ class Batch:
     pack: Pack
     index: Mapping[str, Tensor]
     targets: Mapping[str, Tensor]
+    taught: Mapping[str, Tensor] = field(default_factory=dict)  # of tasks that have a teacher
+    labelled: Mapping[str, Tensor] = field(default_factory=dict)  # where some have no label
 
     @property
     def tokens(self) -> int:
@@ -76,7 +78,8 @@ class Batch:
 
 def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Batch:
     """The chosen examples of each task as one batch."""
-    parts, index, targets = [], {}, {}
+    parts, index = [], {}
+    beside: dict[str, dict[str, Tensor]] = {"targets": {}, "taught": {}, "labelled": {}}
     cached: list[tuple[int, CachedStates]] = []
     start = 0
     for task, numbers in chosen.items():
@@ -86,13 +89,15 @@ def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Bat
         cached += [(start, states.of(used.reshape(-1))) for states in source.cached]
         index[task] = torch.arange(start, start + used.size).view(used.shape)
         start += used.size
-        if source.targets is not None:
-            targets[task] = source.targets[torch.from_numpy(numbers)]
+        for what, of_task in beside.items():
+            known: Tensor | None = getattr(source, what)
+            if known is not None:
+                of_task[task] = known[torch.from_numpy(numbers)]
     first = {examples[task].first for task in chosen}
     if len(first) > 1:
         raise ValueError("either all tasks' states are known up to the same row, or none's")
     pack = replace(Pack.of(parts), first=first.pop() if first else 0, cached=tuple(cached))
-    return Batch(pack, index, targets)
+    return Batch(pack, index, **beside)
 
 
 def by_tokens(

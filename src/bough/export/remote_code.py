@@ -1,8 +1,8 @@
 """A task in transformers' form that none of its own classes can hold: the code goes along.
 
-The folder has `modeling_bough.py` (which needs torch and transformers, not bough), the weights
-under our cells' names, and in its config the cells on the path of the task and of every task that
-it reads. LoRA is merged into the matrices it changes.
+The folder has `modeling_bough.py` and `modeling_bough_trunk.py` (which need torch and transformers,
+not bough), the weights under our cells' names, and in its config the cells on the path of the task
+and of every task that it reads. LoRA is merged into the matrices it changes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from bough.recipe.tasks import Task
 
 Tensors = dict[str, Tensor]
 CODE = "modeling_bough.py"
+TRUNK = "modeling_bough_trunk.py"
 
 
-def code() -> bytes:
-    """The file that goes along."""
-    return (resources.files("bough.export") / CODE).read_bytes()
+def code() -> dict[str, bytes]:
+    """The files that go along."""
+    folder = resources.files("bough.export")
+    return {name: (folder / name).read_bytes() for name in (CODE, TRUNK)}
 
 
 def carried(network: Network, name: str, trunk: bool) -> tuple[Tensors, dict[str, Any]]:
@@ -73,7 +75,7 @@ def carried(network: Network, name: str, trunk: bool) -> tuple[Tensors, dict[str
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads,
         "vocab_size": shape.vocabulary,
-        "shape": vars(shape) | {"offset": shape.offset},
+        "shape": vars(shape) | {"offset": shape.offset, "network": shape.network},
         "task": name,
         "paths": paths,
         "adapters": adapters,

@@ -8,10 +8,9 @@ code that does (`remote_code`), and the reason is told.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, assert_never
+from typing import Any, assert_never
 
 import torch
 from safetensors.torch import save
@@ -20,33 +19,18 @@ from torch import Tensor, nn
 
 from bough.errors import UserError
 from bough.export.folder import new_folder
-from bough.export.remote_code import CODE, Tensors, carried, code, merged, output_form
+from bough.export.remote_code import Tensors, carried, code, merged, output_form
 from bough.files import write_atomically
 from bough.inference.load import load_torch
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
 from bough.model.transformer import Pooler
-from bough.model.weight_names import PREFIXES, expected
+from bough.model.weight_names import CLASSIFIERS, PREFIXES, expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 from bough.recipe.tasks import Task
 
-
-class Reader(NamedTuple):
-    """How a family's sequence classifier reads [CLS]: its hidden layer, and its tensors' names."""
-
-    activation: str
-    hidden: str
-    output: str
-
-
-ROBERTA = Reader("tanh", "classifier.dense", "classifier.out_proj")
-READERS: Mapping[str, Reader] = {
-    "bert": Reader("tanh", "bert.pooler.dense", "classifier"),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
-    "distilbert": Reader("relu", "pre_classifier", "classifier"),
-}  # ELECTRA's has a GELU, which no head of ours has
 CLASSES = {  # how the names of the family's classes begin
     "bert": "Bert",
     "roberta": "Roberta",
@@ -55,6 +39,7 @@ CLASSES = {  # how the names of the family's classes begin
     "electra": "Electra",
     "distilbert": "DistilBert",
     "mpnet": "MPNet",
+    "modernbert": "ModernBert",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -117,7 +102,8 @@ def write_checkpoint(
         why = ""
     except NoPlace as reason:
         tensors, config = carried(network, chosen, alone)
-        write_atomically(folder / CODE, code())
+        for file, content in code().items():
+            write_atomically(folder / file, content)
         why = str(reason)
     if not alone:
         labels = dict(enumerate(model.tasks[chosen].labels or ("value",)))
@@ -126,11 +112,14 @@ def write_checkpoint(
             "label2id": {label: i for i, label in labels.items()},
             "problem_type": _reading(model.tasks[chosen])[0],
         }
-    content = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(folder / "model.safetensors", save(content, {"format": "pt"}))
+    settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
+    for part in SPECIALS:
+        if config.get(f"{part}_id", 0) is None and part in settings:
+            config[f"{part}_id"] = model.tokenizer.token_to_id(settings[part])
+    weights = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
+    write_atomically(folder / "model.safetensors", save(weights, {"format": "pt"}))
     _write_json(folder / "config.json", config | {"dtype": "float32"})
     write_atomically(folder / "tokenizer.json", model.tokenizer.to_str())
-    settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
     _write_json(folder / "tokenizer_config.json", settings)
     write_atomically(folder / "README.md", _page(model, chosen, alone, why))
     return why
@@ -159,7 +148,7 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
         "with torch.inference_mode():",
         *(f"    {line}" for line in then),
     ]
-    goes = f" `{CODE}` goes along, as {why}; it needs torch and transformers." if why else ""
+    goes = f" Its code goes along, as {why}; it needs torch and transformers." if why else ""
     return (
         f"---\nlibrary_name: transformers\n{tag}---\n\n"
         f"{what} of a bough model with the plan `{plan}`, in transformers' form.{goes}\n\n"
@@ -243,15 +232,15 @@ def _stock_task(network: Network, name: str) -> tuple[Tensors, dict[str, Any]]:
     family = network.shape.family
     _check_form(network, name)
     trunk = _trunk(network, name)
-    reader = READERS.get(family)
+    reader = CLASSIFIERS.get(family)
+    if reader is None:
+        raise NoPlace(f"classifiers of {family} in transformers read a text otherwise")
     chain = _chain(network, name)
-    wanted = None if reader is None else [reader.activation]
-    if reader is None or [activation for activation, _ in chain] != wanted:
+    if [activation for activation, _ in chain] != [reader.activation]:
         has = " and ".join(f"a {a} layer" for a, _ in chain) or "nothing"
-        theirs = "a gelu layer" if reader is None else f"a {reader.activation} layer"
         raise NoPlace(
             f"task {name!r} has {has} between [CLS] and its output where {family} models of "
-            f"transformers have {theirs}"
+            f"transformers have a {reader.activation} layer"
         )
     ((_, hidden),) = chain
     if hidden.weight.shape != (network.shape.width, network.shape.width):

@@ -8,11 +8,11 @@ be a kernel launch, so the rows are padded inside attention alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from bough.model.dropout import DropoutGenerator, drop, scale
 
 Adapt = Callable[[str, Tensor, Tensor], Tensor]
+Made = TypeVar("Made")
 
 
 class Bucket(NamedTuple):
@@ -72,6 +73,14 @@ class LayoutTensors:
     def __init__(self, layout: Layout, device: torch.device):
         self.layout = layout
         self.device = device
+        self._kept: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What a layer makes of this layout, for all layers that want the same."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        made: Made = self._kept[key]
+        return made
 
     @cached_property
     def lengths(self) -> Tensor:
@@ -81,6 +90,12 @@ class LayoutTensors:
     def starts(self) -> Tensor:
         """The row of each text's first token."""
         return self.lengths.cumsum(0) - self.lengths
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """Each row's place in its text."""
+        starts = self.starts.repeat_interleave(self.lengths)
+        return torch.arange(len(starts), device=self.device) - starts
 
     @cached_property
     def inside(self) -> Tensor:

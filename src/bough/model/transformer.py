@@ -8,7 +8,7 @@ model calls each once on all rows that use it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,25 +17,11 @@ from torch.nn import functional as F
 
 from bough.model.attention import Layout, self_attention, unchanged
 from bough.model.dropout import DropoutGenerator, drop
+from bough.model.families.parts import EmbeddingsModule, LayerAdapters, LayerModule
 from bough.plan.encoder_shape import Shape
 
 
-class LayerAdapters(Protocol):
-    """What a layer's adapters add; every method returns its input's shape."""
-
-    def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:
-        """`y`, the product of `x` with the matrices of these letters, with what is added to it."""
-
-    def parallel(
-        self, h: Tensor, dropout: DropoutGenerator | None, cls_only: bool
-    ) -> Tensor | None:
-        """What runs parallel to the layer, from the layer's input."""
-
-    def after(self, y: Tensor) -> Tensor:
-        """What follows the layer."""
-
-
-class Embeddings(nn.Module):
+class Embeddings(EmbeddingsModule):
     """Token, position and segment vectors, summed and normed: ids [tokens] -> [tokens, d]."""
 
     def __init__(self, shape: Shape):
@@ -59,6 +45,9 @@ class Embeddings(nn.Module):
         x = drop(self.norm(x), dropout)
         return x if self.project is None else self.project(x)
 
+    def position_table(self) -> Tensor | None:
+        return None if self.relative is None else self.relative.weight
+
 
 ACTIVATION = {
     "gelu": lambda x: F.gelu(x),
@@ -74,7 +63,11 @@ class RecomputedLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, activation: Callable[[Tensor], Tensor]
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        activation: Callable[[Tensor], Tensor],
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.activation = activation
@@ -97,7 +90,7 @@ class RecomputedLinear(torch.autograd.Function):
         return d_x, d_weight, d_bias, None
 
 
-class Layer(nn.Module):
+class Layer(LayerModule):
     """Attention and feed-forward, each with residual and norm: [tokens, d] -> [tokens, d].
 
     With `cls_only` only the rows of each text's first token come out, [texts, d]: all that a task

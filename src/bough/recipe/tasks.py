@@ -16,7 +16,8 @@ from bough.errors import UserError, listed, nearest
 from bough.recipe.kinds import KINDS, OWN_KEYS, Kind, KindRules, kinds_with
 from bough.recipe.labels import Classes, ClassWeights, NamedClasses
 from bough.recipe.sources import Limit, Source
-from bough.recipe.validation import Consistent
+from bough.recipe.teacher import Teachers, Texts
+from bough.recipe.validation import Consistent, one_or_several
 from bough.spans.schemes import Scheme, SchemeName
 
 Pair = Literal["joint", "twin"]
@@ -48,10 +49,6 @@ def _ends(value: object) -> object:
     if isinstance(value, list | tuple) and len(value) == 2:
         return value
     raise ValueError("expected the lowest and the highest label, for example [0, 5]")
-
-
-def _features(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 class Task(Consistent):
@@ -92,7 +89,7 @@ class Task(Consistent):
         "joint",
         description="Read a pair as one sequence (joint) or as two apart (twin).",
     )
-    features: Annotated[tuple[Feature, ...], BeforeValidator(_features)] = Field(
+    features: Annotated[tuple[Feature, ...], BeforeValidator(one_or_several)] = Field(
         FEATURES,
         min_length=1,
         description="What a twin pair's head sees of the two vectors; difference is absolute.",
@@ -138,6 +135,16 @@ class Task(Consistent):
         "auto", description="The score that counts; auto is accuracy, or pearson for numbers."
     )
     weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
+    teacher: Teachers = Field(
+        (),
+        description="Who it learns from beside its labels, one or several: a run or a model, a "
+        "recipe that is trained first, or a file of soft answers.",
+    )
+    unlabelled: Texts = Field(
+        (),
+        description="More texts for the teacher to answer: files without labels, or the names of "
+        "tasks whose train rows are taken.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -251,6 +258,8 @@ class Task(Consistent):
         if self.head.startswith("cosine") and not self.twin:
             reason = f"{self.head!r} compares two vectors; give `text` two columns and set"
             yield "head", f"{reason} `pair: twin`, or take head linear or mlp"
+        if self.unlabelled and not self.teacher:
+            yield "unlabelled", "nobody answers these texts; give the task a `teacher`"
         if self.features != FEATURES and not self.twin:
             yield "features", "this is for pairs with `pair: twin`; set that, or leave it out"
         if len(set(self.features)) < len(self.features):
@@ -263,6 +272,8 @@ class Task(Consistent):
             return
         if self.paired:
             yield "text", "a tag task marks one text; name one column"
+        if self.teacher:
+            yield "teacher", "a tag task answers word by word, which no teacher does; leave it out"
         if self.pooling not in ("auto", "words"):
             yield "pooling", f"{self.pooling!r} makes one vector of a text; a tag task reads words"
 

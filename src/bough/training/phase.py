@@ -117,8 +117,11 @@ class Phase:
         weights: Mapping[str, float],
         precision: str,
         processes: Processes = ALONE,
+        later: int = 0,
     ):
+        """`later`: steps of the phases to come."""
         training = schedule.training
+        self.later = later
         self.processes = processes
         self.training = training
         self.schedule = schedule
@@ -144,6 +147,7 @@ class Phase:
             self.progress.epoch, self.progress.step = self.progress.epoch + 1, 0
             self.stepper.weighting.close_epoch()
         began = time.perf_counter()
+        self.stepper.objective.begin(self.run_share)
         result = self.stepper.step(self.loader, self.lr, self._cosines_due)
         seconds = time.perf_counter() - began
         if self.training.minutes is not None:  # then the clock decides, and not each his own
@@ -172,6 +176,12 @@ class Phase:
         """The next step's learning rate."""
         peak, warmup, kind = self.training.lr, self.training.warmup, self.training.schedule
         return peak * optimizer.factor(self.progress.done, self.steps, warmup, kind)
+
+    @property
+    def run_share(self) -> float:
+        """How much of the whole run is done."""
+        before = self.progress.total - self.progress.done
+        return self.progress.total / (before + self.steps + self.later)
 
     @property
     def epochs(self) -> float:

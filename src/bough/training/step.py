@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,16 @@ from torch import Tensor, nn
 
 from bough.data.examples import Examples
 from bough.data.loader import Loader, MicroBatch
+from bough.data.packing import Pack
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
-from bough.model.losses import class_weights, loss
+from bough.model.families.parts import EmbeddingsModule
 from bough.model.network import Network
-from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
 from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
+from bough.training.objective.objective import Objective
 from bough.training.weight_average import WeightAverage
 
 
@@ -68,13 +70,9 @@ class Stepper:
             dropout = np.random.SeedSequence([*seed, processes.rank]).generate_state(1)[0]
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
-        self.class_weights = {
-            name: None
-            if source.targets is None
-            else class_weights(network.tasks[name], source.targets)
-            for name, source in examples.items()
-        }
-        words = [module.words for module in network.modules() if isinstance(module, Embeddings)]
+        self.objective = Objective(network.tasks, examples, training)
+        modules = network.modules()
+        words = [module.words for module in modules if isinstance(module, EmbeddingsModule)]
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
             table.sparse = True
@@ -159,12 +157,16 @@ class Stepper:
         losses: dict[str, Tensor] = {}
         for batch in part.batches:
             generator = DropoutGenerator(dropout, self.training.dropout)
-            with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
-                outputs = self.network(batch.pack.to(self.device), batch.index, generator)
-            for name, out in outputs.items():
-                task, targets = self.network.tasks[name], batch.targets[name].to(self.device)
-                losses[name] = loss(task, out, targets, self.class_weights[name])
+            forward = partial(self._outputs, batch.pack.to(self.device), batch.index, generator)
+            losses |= self.objective.losses(forward, batch)
         return losses
+
+    def _outputs(
+        self, pack: Pack, index: Mapping[str, Tensor], dropout: DropoutGenerator
+    ) -> dict[str, Tensor]:
+        with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
+            outputs: dict[str, Tensor] = self.network(pack, index, dropout)
+        return outputs
 
     @torch.no_grad()
     def _again(self, step: Sequence[MicroBatch], dropout: Tensor) -> dict[str, float]:
