@@ -45,7 +45,7 @@ def network(plan: str, tasks: dict[str, Task]) -> Network:
 
 def test_targets_are_the_tags_of_the_words() -> None:
     made = examples({"names": names()})["names"]
-    words = made.sequences.words
+    words = made.words
     assert words is not None
     # "bough," is one word of this tokenizer, which knows blanks only: its comma is not apart.
     assert words.counts.tolist() == [5, 1, 4]

@@ -34,6 +34,21 @@ FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
 SIGNED: tuple[Metric, ...] = ("pearson", "spearman", "mcc")  # these run from -1 to 1
 
 
+def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
+    """Tasks on a table in which others have labels, too: there an empty cell is no fault."""
+    return {
+        name
+        for name, task in tasks.items()
+        for other in tasks.values()
+        if task.label != other.label and any(_same_table(task, other, split) for split in SPLITS)
+    }
+
+
+def _same_table(task: Task, other: Task, split: Split) -> bool:
+    source = getattr(task, split)
+    return source is not None and bool(source == getattr(other, split))
+
+
 def _text(value: object) -> object:
     if isinstance(value, str) and value:
         return value

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bough.data.examples import Examples, output_places, output_rows
+from bough.data.loader import row_groups
 from bough.data.packing import by_tokens, collate
 from bough.data.tokens import Ints
 from bough.distributed import ALONE, Processes
@@ -24,7 +25,7 @@ from bough.scoring.metrics import Predictions, aggregates, judged
 from bough.spans.decoding import marked
 from bough.spans.words import as_objects
 
-Pass = tuple[str, Ints]  # a task and the numbers of its examples
+Pass = tuple[str, Ints]  # a group of tasks and the numbers of its rows
 
 
 @torch.inference_mode()
@@ -49,13 +50,13 @@ def predict(
         name: part.view(shape)
         for (name, shape), part in zip(shapes.items(), found.split(sizes), strict=True)
     }
-    passes = [
-        (name, part) for name, source in examples.items() for part in by_tokens(source.lengths)
-    ]
-    for name, part in watched(processes.share(passes)):
-        batch = collate(examples, {name: part})
-        rows = network(batch.pack.to(device), batch.index)[name]
-        outputs[name][output_places(examples[name], part)] = rows.float().cpu()
+    groups = row_groups(examples)
+    passes = [(group, part) for group, rows in groups.items() for part in by_tokens(rows.lengths)]
+    for group, part in watched(processes.share(passes)):
+        chosen = groups[group].of(part)
+        batch = collate(examples, chosen)
+        for name, rows in network(batch.pack.to(device), batch.index).items():
+            outputs[name][output_places(examples[name], chosen[name])] = rows.float().cpu()
     processes.add_up(found)
     return {
         name: read_out(network.tasks[name], outputs[name], source)
@@ -79,7 +80,7 @@ def _marked(
     task: Task, shares: NDArray[np.float32], examples: Examples, mean_loss: float | None
 ) -> Predictions:
     """Spans, of the probabilities of the words' tags."""
-    words = examples.sequences.words
+    words = examples.words
     assert words is not None
     found = marked(task.tags, shares, [words.words(n) for n in range(len(examples))])
     return Predictions(

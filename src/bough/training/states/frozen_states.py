@@ -83,7 +83,9 @@ class States:
         sequences = examples.sequences
         if not read:
             return sequences.bounds
-        return np.arange(len(sequences) + 1) if sequences.words is None else sequences.words.bounds
+        if examples.words is None or sequences.words is None:
+            return np.arange(len(sequences) + 1)
+        return sequences.words.bounds
 
     def _shape(self, examples: Examples) -> tuple[int, int]:
         return int(self._bounds(examples)[-1]), self.network.shape.width
