@@ -9,14 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bough.data.examples import Examples
-from bough.data.loader import Loader, MicroBatch
+from bough.data.loader import MicroBatch
 from bough.data.packing import Pack
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
@@ -47,6 +47,12 @@ class StepResult:
     cosines: dict[str, dict[str, float]] | None = None
 
 
+class Batches(Protocol):
+    """What steps learn from."""
+
+    def next(self, apart: bool) -> list[MicroBatch]: ...
+
+
 class Stepper:
     """The network and all that moves it."""
 
@@ -72,7 +78,7 @@ class Stepper:
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
         moving = [part for part in network.modules() if isinstance(part, EmbeddingsModule)]
         self.objective = Objective(network.tasks, examples, training, self.dropout, moving)
-        words = [module.words for module in moving]
+        words = network.lookups()
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
             table.sparse = True
@@ -108,7 +114,7 @@ class Stepper:
         self.objective.begin(done)
         self.run_share = done
 
-    def step(self, loader: Loader, lr: float, cosines: bool = False) -> StepResult:
+    def step(self, loader: Batches, lr: float, cosines: bool = False) -> StepResult:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
         # Draw and load. Tasks apart cost the same where every example belongs to one task, as the
         # tasks' graphs are disjoint; rows that several tasks have labels for are passed once.

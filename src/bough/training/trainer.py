@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -43,6 +43,8 @@ SPARSE = 0.5  # passes over all the rows, below which keeping states is not wort
 
 class Trainer:
     """One run from where it stands to its end."""
+
+    verb: ClassVar[str] = "train"
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class Trainer:
         # Those that only help others before the last phase are judged, but do not count.
         self.counted = {name: self.tasks[name] for name in self.schedules[-1].tasks}
         self.counted |= {name: self.tasks[name] for name in self.train if not weights[name]}
-        self.loop = Loop(writer, display, processes, len(self.schedules))
+        self.loop = Loop(writer, display, processes, len(self.schedules), self.verb)
         self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:
