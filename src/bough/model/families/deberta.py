@@ -46,7 +46,7 @@ class DisentangledAttention:
     """A layer's attention; holds no weights but knows the row of the table for each distance."""
 
     def __init__(self, shape: Shape):
-        self.longest = shape.longest
+        self.size, self.longest = shape.relative, shape.longest
         self.rows = table_rows(shape.relative // 2, shape.longest)
 
     def __call__(
@@ -76,7 +76,7 @@ class DisentangledAttention:
     def _used(self, layout: Layout) -> tuple[int, int]:
         """The rows of the table that texts of these lengths need; a trace is for all lengths."""
         if torch.compiler.is_exporting():
-            return 0, int(self.rows[-1]) + 1
+            return 0, self.size
         n = max(layout.lengths)
         return int(self.rows[self.longest - n]), int(self.rows[self.longest + n]) + 1
 
