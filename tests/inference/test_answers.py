@@ -15,6 +15,7 @@ LIKE = Task(kind="regress", text=("x", "y"), range=(0, 5))
 def test_a_class_has_its_probabilities() -> None:
     yes, no = answers_of(MOOD, torch.tensor([[2.0], [-1.0]]))
     assert (yes.label, no.label) == ("good", "bad")
+    assert yes.score is not None
     assert yes.score == pytest.approx(float(torch.tensor(2.0).sigmoid()))
     assert yes.probabilities == pytest.approx({"bad": 1 - yes.score, "good": yes.score})
     assert yes.unless_below(0.99) == Answer(None, yes.score, yes.probabilities, abstained=True)

@@ -21,10 +21,10 @@ RARE = 0.1  # of another class's rows: a class with a name so near that has fewe
 
 
 def class_counts(task: Task, rows: Rows) -> str:
-    """Each class with its number of rows: positive 120, negative 80."""
+    """Each class with its number of rows: positive (120), negative (80)."""
     counts = _counted(task, rows)
     order = list(counts) if len(counts) <= MOST else sorted(counts, key=lambda c: -counts[c])
-    named = [f"{label} {counts[label]:,}" for label in order]
+    named = [f"{label} ({counts[label]:,})" for label in order]
     if len(named) > MOST:
         named = [*named[:3], "...", *named[-3:]]
     return ", ".join(named)

@@ -45,11 +45,8 @@ class Examples:
 
     @classmethod
     def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
-        apart: list[tuple[str, ...]] = [(text,) for pair in rows.texts for text in pair]
-        sequences, cut = tokenise(apart if task.twin else rows.texts, tokenizer, longest)
-        index = np.arange(len(sequences)).reshape(-1, 2 if task.twin else 1)
-        targets = None if rows.labels is None else _targets(task, rows.labels)
-        return cls(sequences, index, targets, int(cut.sum()))
+        alone = replace(rows, lines=list(range(len(rows))))
+        return examples_of({"": task}, {"": alone}, tokenizer, longest)[""]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -99,6 +96,30 @@ class Examples:
             taught=None if self.taught is None else self.taught[chosen],
             labelled=None if self.labelled is None else self.labelled[chosen],
         )
+
+
+def examples_of(
+    tasks: Mapping[str, Task], rows: Mapping[str, Rows], tokenizer: Tokenizer, longest: int
+) -> dict[str, Examples]:
+    """The examples of tasks that read the same columns of one table: its texts are tokenised once,
+    and each task has those that it has labels for."""
+    lines = sorted({line for part in rows.values() for line in part.lines})
+    place = {line: number for number, line in enumerate(lines)}
+    texts: list[tuple[str, ...]] = [()] * len(lines)
+    for part in rows.values():
+        for line, words in zip(part.lines, part.texts, strict=True):
+            texts[place[line]] = words
+    twin = next(iter(tasks.values())).twin
+    apart: list[tuple[str, ...]] = [(text,) for pair in texts for text in pair]
+    sequences, cut = tokenise(apart if twin else texts, tokenizer, longest)
+    every = np.arange(len(sequences)).reshape(-1, 2 if twin else 1)
+    out = {}
+    for name, task in tasks.items():
+        part = rows[name]
+        index = every[[place[line] for line in part.lines]]
+        targets = None if part.labels is None else _targets(task, part.labels)
+        out[name] = Examples(sequences, index, targets, int(cut[index].sum()))
+    return out
 
 
 def _targets(task: Task, labels: Sequence[Any]) -> Tensor:

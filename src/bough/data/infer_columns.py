@@ -21,7 +21,7 @@ from bough.recipe.labels import class_name, in_order, is_missing, number
 LABELS = (
     "label", "labels", "gold_label", "gold", "class", "category", "target", "y", "sentiment",
     "polarity", "is_duplicate", "duplicate", "similarity", "score", "rating", "stars", "topic",
-    "intent", "emotion", "entailment", "acceptability",
+    "intent", "emotion", "entailment", "relatedness", "acceptability",
 )  # fmt: skip
 TEXTS = (
     "text", "sentence", "review", "content", "body", "comment", "message", "document", "utterance",
@@ -170,6 +170,26 @@ def columns(
     hints += [f"column {c.name!r} {more} {c.name}" for c in others]
     why_label = "by its name" if first.known else "the only column with few values"
     return Guess(chosen, first.name, why_text, why_label, tuple(hints))
+
+
+def known_labels(table: Mapping[str, Sequence[Any]], text: Sequence[str]) -> list[str]:
+    """All columns that are called what labels are called and look like some: a task of each.
+
+    One that says in other words what another says already is no task of its own.
+    """
+    every = [Column.of(name, cells) for name, cells in table.items() if _encodable(name)]
+    labels = [c for c in every if c.known and c.is_label and not c.is_id and c.name not in text]
+    found: list[str] = []
+    for column in sorted(labels, key=_label_rank):
+        if not any(_same_classes(table[column.name], table[other]) for other in found):
+            found.append(column.name)
+    return [column.name for column in every if column.name in found]
+
+
+def _same_classes(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether the cells of either column follow from those of the other."""
+    both = [(a, b) for a, b in zip(map(str, one), map(str, other), strict=True)]
+    return len(set(both)) == len({a for a, _ in both}) == len({b for _, b in both})
 
 
 def _texts(candidates: Sequence[Column]) -> tuple[tuple[str, ...], str]:

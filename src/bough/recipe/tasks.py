@@ -17,7 +17,7 @@ from bough.recipe.kinds import KINDS, OWN_KEYS, Kind, KindRules, kinds_with
 from bough.recipe.labels import Classes, ClassWeights, NamedClasses
 from bough.recipe.sources import Limit, Source
 from bough.recipe.teacher import Teachers, Texts
-from bough.recipe.validation import Consistent
+from bough.recipe.validation import Consistent, one_or_several
 
 Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
@@ -29,6 +29,21 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
 SIGNED: tuple[Metric, ...] = ("pearson", "spearman", "mcc")  # these run from -1 to 1
+
+
+def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
+    """Tasks on a table in which others have labels, too: there an empty cell is no fault."""
+    return {
+        name
+        for name, task in tasks.items()
+        for other in tasks.values()
+        if task.label != other.label and any(_same_table(task, other, split) for split in SPLITS)
+    }
+
+
+def _same_table(task: Task, other: Task, split: Split) -> bool:
+    source = getattr(task, split)
+    return source is not None and bool(source == getattr(other, split))
 
 
 def _text(value: object) -> object:
@@ -46,10 +61,6 @@ def _ends(value: object) -> object:
     if isinstance(value, list | tuple) and len(value) == 2:
         return value
     raise ValueError("expected the lowest and the highest label, for example [0, 5]")
-
-
-def _features(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 class Task(Consistent):
@@ -90,7 +101,7 @@ class Task(Consistent):
         "joint",
         description="Read a pair as one sequence (joint) or as two apart (twin).",
     )
-    features: Annotated[tuple[Feature, ...], BeforeValidator(_features)] = Field(
+    features: Annotated[tuple[Feature, ...], BeforeValidator(one_or_several)] = Field(
         FEATURES,
         min_length=1,
         description="What a twin pair's head sees of the two vectors; difference is absolute.",

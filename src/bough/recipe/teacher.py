@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from bough.recipe.labels import class_name
-from bough.recipe.validation import Consistent
+from bough.recipe.validation import Consistent, one_or_several
 
 # What a bare name is, by its ending; all else is a model.
 ENDINGS = {".yaml": "recipe", ".yml": "recipe"} | dict.fromkeys(
@@ -87,9 +87,5 @@ def _teachers(value: object) -> object:
     )
 
 
-def _names(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 Teachers = Annotated[tuple[Teacher, ...], BeforeValidator(_teachers)]
-Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_names)]
+Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(one_or_several)]
