@@ -218,7 +218,7 @@ def _predictions(
             model.network, examples, lambda passes: progress(passes, len(passes), "judging")
         )
     return {
-        name: read_out(model.tasks[name], _outputs(model, name, part), examples[name].targets)
+        name: read_out(model.tasks[name], _outputs(model, name, part), examples[name])
         for name, part in rows.items()
     }
 

@@ -146,6 +146,14 @@ def expected(shape: Shape) -> dict[str, tuple[str, ...]]:
     return out
 
 
+def their_tensors(ours: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
+    """Our tensors under the checkpoint's names, without the model's prefix; parts are views."""
+    out: dict[str, Tensor] = {}
+    for name, theirs in expected(shape).items():
+        out |= dict(zip(theirs, ours[name].chunk(len(theirs)), strict=True))
+    return out
+
+
 def translate(
     theirs: dict[str, Tensor], shape: Shape, folder: Path
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
