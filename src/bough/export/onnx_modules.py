@@ -42,18 +42,18 @@ class TextsModule(nn.Module):
         }
         self.joined = {t: joined(network, t) for t, task in self.tasks.items() if task.twin}
         self.outputs = list(texts_form(network)[1])
-        tables = {
-            key: cell.position_table()
-            for key, cell in self.cells.items()
-            if isinstance(cell, EmbeddingsModule)
-        }
         self.biases = nn.ParameterDict(
             {
-                key: nn.Parameter(_by_distance(table, self.shape.longest), False)
-                for key, table in tables.items()
-                if table is not None
+                key: nn.Parameter(self._position_table(cell.position_table()), False)
+                for key, cell in self.cells.items()
+                if isinstance(cell, EmbeddingsModule) and cell.relative is not None
             }
         )
+
+    def _position_table(self, table: Tensor) -> Tensor:
+        """As the layers are given it; DeBERTa's find their rows of it without a logarithm."""
+        mpnet = self.shape.network == "bert"
+        return _by_distance(table, self.shape.longest) if mpnet else table.detach()
 
     def forward(self, ids: Tensor, types: Tensor) -> tuple[Tensor, ...]:
         """Token ids and segments [n, length] -> what `outputs` names, each [n, ...]."""
