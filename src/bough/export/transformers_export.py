@@ -40,6 +40,7 @@ CLASSES = {  # how the names of the family's classes begin
     "distilbert": "DistilBert",
     "mpnet": "MPNet",
     "modernbert": "ModernBert",
+    "deberta-v2": "DebertaV2",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
