@@ -81,7 +81,8 @@ def _counted(task: Task, rows: Rows) -> dict[str, int]:
     named = label_cells(task).classes
     counts: Counter[int] = Counter()
     for label, count, _ in _distinct(rows):
-        counts.update(dict.fromkeys(named(label), count))
+        for place in named(label):
+            counts[place] += count
     return {label: counts[place] for place, label in enumerate(task.labels or ())}
 
 

@@ -164,7 +164,9 @@ def read(
         raise RuntimeError("the classes of this task are not known yet: rows.load finds them")
     wanted = Wanted(task.columns, task.label, task.rules.classes)
     tasks = {} if labels == "ignored" else {name: task}
-    reading = Reading(task.columns, tasks, task.twin, gaps=(name,) if gaps else ())
+    reading = Reading(
+        task.columns, tasks, task.twin, gaps=(name,) if gaps else (), marked=task.kind == "tag"
+    )
     try:
         table = prepare(stream(source, wanted, root, "the rows given"), reading)
     except UserError as error:
@@ -208,7 +210,7 @@ def _json(cells: Sequence[Any]) -> Iterator[str]:
 def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows:
     """A table's rows for this task, each good one of them."""
     tasks = {} if use == "ignored" else {name: task}
-    reading = Reading(task.columns, tasks, task.twin, hashes=False)
+    reading = Reading(task.columns, tasks, task.twin, hashes=False, marked=task.kind == "tag")
     source = Stream(table.source, 0, iter([table]), lambda cache: None)
     return rows_of(name, prepare(source, reading), policy, use, task)
 

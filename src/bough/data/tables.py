@@ -24,6 +24,7 @@ from bough.extras import install_line
 from bough.recipe.labels import class_name
 from bough.recipe.sources import Hub, Record
 from bough.recipe.tasks import Task
+from bough.spans.conll_reader import SPANS, TEXT, ConllFile
 from bough.user_paths import check_name, place, unreadable
 
 PART = 1024  # rows of a file that are taken apart at a time
@@ -219,6 +220,37 @@ def _object(line: str) -> dict[str, Any]:
     return row
 
 
+def _conll(path: Path, wanted: Wanted) -> Iterator[Table]:
+    """A text per block of lines, and the spans that its tags mark."""
+    with _text(path, newline="\n") as (lines, share):
+        file = ConllFile(lines)
+        blocks = iter(file)
+        some = list(islice(blocks, PART))
+        if not some:
+            raise UserError(f"{path} is empty; expected a word and its tag per line")
+        while some:
+            good = [block for block in some if not block.why]
+            names = (TEXT, SPANS) if file.tagged else (TEXT,)
+            columns: dict[str, list[Any]] = {
+                TEXT: [block.text for block in good],
+                SPANS: [block.spans for block in good],
+            }
+            yield Table(
+                str(path),
+                "line",
+                names,
+                {name: columns[name] for name in names},
+                [block.line for block in good],
+                tuple(
+                    Skipped(str(path), block.line, block.column, shorten(block.value), block.why)
+                    for block in some
+                    if block.why
+                ),
+                share=share(),
+            )
+            some = list(islice(blocks, PART))
+
+
 def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
     try:
         import pyarrow as pa
@@ -254,6 +286,9 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's
     ".ndjson": _json_lines,
     ".json": _json_lines,
     ".parquet": _parquet,
+    ".conll": _conll,
+    ".bio": _conll,
+    ".iob": _conll,
 }
 
 
@@ -305,11 +340,14 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Stream:
                 + ", ".join(rows.column_names)
                 + nearest(theirs[ours], rows.column_names)
             )
-    classes = source.labels
+    classes, of_words = source.labels, None
     if wanted.classes and wanted.label in present:
         feature = rows.features[present[wanted.label]]
         if classes is None and isinstance(feature, datasets.ClassLabel):
             classes = tuple(feature.names)
+        tags = getattr(feature, "feature", None)
+        if isinstance(tags, datasets.ClassLabel):  # a list of them in each row, by their numbers
+            of_words = tuple(tags.names)
         if classes is not None:
             classes = tuple(map(class_name, classes))
     back = {name: ours for ours, name in present.items()}
@@ -320,6 +358,11 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Stream:
         for start in range(0, max(1, len(rows)), PART):
             arrow = chosen[start : start + PART]
             columns = {ours: arrow.column(name).to_pylist() for ours, name in present.items()}
+            if of_words is not None:
+                columns[wanted.label] = [
+                    cell and [_class_of(tag, of_words) for tag in cell]
+                    for cell in columns[wanted.label]
+                ]
             if classes is not None and wanted.label in columns:
                 columns[wanted.label] = [_class_of(c, classes) for c in columns[wanted.label]]
             end = min(start + PART, len(rows))

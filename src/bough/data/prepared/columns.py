@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -139,16 +139,17 @@ class Tuples(Column[tuple[str, ...]]):
 
 
 class Objects(Column[Any]):
-    """What is neither number nor text, as JSON; lists come back as tuples."""
+    """What is neither number nor text, as JSON that `read` makes something of."""
 
-    def __init__(self, strings: Strings):
+    def __init__(self, strings: Strings, read: Callable[[Any], Any]):
         self.strings = strings
+        self.read = read
 
     def __len__(self) -> int:
         return len(self.strings)
 
     def part(self, numbers: Ints) -> list[Any]:
-        return [_tuples(json.loads(text)) for text in self.strings.part(numbers)]
+        return [self.read(json.loads(text)) for text in self.strings.part(numbers)]
 
 
 class Names(Column[str]):
@@ -162,10 +163,6 @@ class Names(Column[str]):
 
     def part(self, numbers: Ints) -> list[str]:
         return list(map(str, self.whole.part(numbers)))
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def joined(texts: Sequence[str]) -> tuple[NDArray[np.uint8], Ints]:

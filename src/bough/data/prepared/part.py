@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from bough.data.label_cells import CellError, LabelCells, label_cells
+from bough.data.label_cells import CellError, label_cells
 from bough.data.prepared.columns import Ints, joined
 from bough.data.tables import Skipped, Table
 from bough.data.tokens import tokenise
 from bough.errors import shorten
 from bough.recipe.tasks import Task
+from bough.spans.cells import text_of as joined_words
 
 Use = Literal["needed", "optional", "ignored"]  # what becomes of a split's labels
 GOOD, UNLABELLED, BAD = range(3)  # what a task has of a row
@@ -40,6 +41,7 @@ class Reading:
     longest: int = 0
     hashes: bool = True  # for who looks for texts that repeat
     gaps: tuple[str, ...] = ()  # tasks whose label may be missing in a row
+    marked: bool = False  # labels are spans of the texts, which stay as they are
 
 
 @dataclass
@@ -89,7 +91,13 @@ class PartReader:
     def __call__(self, table: Table) -> Part:
         faults: dict[int, Skipped] = {}  # by index of the row; its first fault counts
         columns = [
-            _converted(table, column, table.columns[column], read_text, faults)
+            _converted(
+                table,
+                column,
+                table.columns[column],
+                marked_text if self.reading.marked else read_text,
+                faults,
+            )
             for column in self.reading.columns
         ]
         rows = list(zip(*columns, strict=True)) if columns else [()] * len(table.lines)
@@ -128,7 +136,14 @@ class PartReader:
         status = np.array([UNLABELLED if cells.missing(c) else GOOD for c in given], np.int8)
         found: dict[int, Skipped] = {}
         lines = [table.lines[n] for n in usable]
-        read = _read(cells, status.tolist()) if name in self.reading.gaps else cells.read
+        beside = [table.columns[self.reading.columns[0]][n] for n in usable]
+        turn = zip(status.tolist(), beside, strict=True)
+        gaps = name in self.reading.gaps
+
+        def read(cell: Any) -> Any:
+            missing, text = next(turn)
+            return None if gaps and missing else cells.read(cell, text)
+
         made = _converted(table, task.label, given, read, found, lines)
         empty = [fault for n, fault in found.items() if status[n] == UNLABELLED]
         faults = [fault for n, fault in found.items() if status[n] != UNLABELLED]
@@ -146,11 +161,6 @@ class PartReader:
         texts = apart if self.reading.twin else rows
         sequences, cut = tokenise(texts, self.tokenizer, self.reading.longest)
         return Tokens(sequences.ids, sequences.types, sequences.lengths, cut)
-
-
-def _read(cells: LabelCells, status: Sequence[int]) -> Callable[[Any], Any]:
-    turn = iter(status)
-    return lambda cell: None if next(turn) == UNLABELLED else cells.read(cell)
 
 
 def _converted(
@@ -188,6 +198,13 @@ def read_text(cell: object) -> str:
     if not text.isascii():
         _encodable(text)
     return text
+
+
+def marked_text(cell: object) -> str:
+    """As it is: spans count its characters; given as a list of words, these joined."""
+    cell = joined_words(cell)
+    text = read_text(cell)
+    return cell if isinstance(cell, str) else text
 
 
 def _encodable(text: str) -> None:

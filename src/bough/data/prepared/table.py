@@ -37,6 +37,7 @@ from bough.data.tokens import Sequences
 from bough.disk_cache import Array, DiskCache, cache_folder, disk_limit
 from bough.errors import UserError, shorten
 from bough.recipe.tasks import Task
+from bough.spans.schemes import Span
 
 VERSION = 1  # of what is made: part of every key
 LARGE = 32 * 2**20  # bytes of a source that is not held in memory
@@ -141,7 +142,7 @@ def _key(stream: Stream, reading: Reading) -> str | None:
     tasks = {n: t.model_dump(mode="json", exclude=IRRELEVANT) for n, t in reading.tasks.items()}
     tokens = [hashlib.sha256(reading.tokenizer.encode()).hexdigest(), reading.longest]
     facts = [VERSION, stream.source, content, reading.columns, tasks, reading.twin, tokens]
-    facts.append(sorted({*reading.gaps} & {*tasks}))
+    facts += [sorted({*reading.gaps} & {*tasks}), reading.marked]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
@@ -283,6 +284,8 @@ class _Making:
         except UserError as error:
             where = f"task {name!r}: {last.source}, column {task.label!r}"
             raise UserError(f"{where}: {error}") from None
+        if not self.reading.columns:  # the rows are not asked for
+            return task
         cells = label_cells(task)
         status = np.full(len(unread.cells), UNLABELLED, np.int8)
         labels: list[Any] = [0] * len(unread.cells)
@@ -345,7 +348,7 @@ def _table(
         settled = task.model_copy(update={key: getattr(known, key) for key in told["task"]})
         column: Column[Any] = Numbers(arrays[f"{name} labels"])
         if task.kind not in KINDS:
-            column = Objects(_strings(arrays, f"{name} labels"))
+            column = Objects(_strings(arrays, f"{name} labels"), _spans)
         status = arrays[f"{name} status"]
         faults, empty = (_from_json(told[which], source) for which in ("faults", "empty"))
         labels[name] = TaskLabels(settled, status, column, faults, empty)
@@ -376,6 +379,10 @@ def _kept(cache: DiskCache, key: str, stream: Stream, reading: Reading) -> Prepa
     facts = entry[0][0]["facts"]
     arrays = {what["name"]: array for what, array in entry}
     return replace(_table(stream.source, reading, facts, arrays), key=key)
+
+
+def _spans(label: Any) -> Any:
+    return None if label is None else tuple(Span(*span) for span in label)
 
 
 def _strings(arrays: dict[str, Array], name: str) -> Strings:

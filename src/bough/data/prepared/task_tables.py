@@ -46,7 +46,7 @@ class TaskTables:
             return task
         if task.train is None:
             raise UserError(f"task {name!r} has neither labels nor train rows to find them in")
-        if "train" in self.splits:
+        if "train" in self.splits and task.kind != "tag":  # spans are read by the texts, too
             table = self.table(name, "train")
         else:  # only their labels
             reading = Reading((), {name: task}, hashes=False, gaps=tuple(self.gaps))
@@ -59,10 +59,13 @@ class TaskTables:
             task = self.tasks[name]
             source = getattr(task, split)
             together = [n for n, t in self.tasks.items() if n == name or _same(task, t, split)]
-            tasks = {n: self.tasks[n] if split == "train" else self.settled(n) for n in together}
-            words = plain_tokenizer(self.tokenizer) if self.tokenizer else ""
+            marked = task.kind == "tag"
+            ahead = split != "train" or marked
+            tasks = {n: self.settled(n) if ahead else self.tasks[n] for n in together}
+            # The words of a text that is marked are found when its examples are made.
+            words = plain_tokenizer(self.tokenizer) if self.tokenizer and not marked else ""
             reading = Reading(
-                task.columns, tasks, task.twin, words, self.longest, gaps=tuple(self.gaps)
+                task.columns, tasks, task.twin, words, self.longest, True, tuple(self.gaps), marked
             )
             table = self._prepare(tasks, source, reading, split)
             self._made |= {(n, split): table for n in together}
@@ -86,6 +89,8 @@ class TaskTables:
 def _same(task: Task, other: Task, split: Split) -> bool:
     """Whether both read one table."""
     if (task.columns, task.twin) != (other.columns, other.twin) or task.label == other.label:
+        return False
+    if "tag" in (task.kind, other.kind):
         return False
     mine, theirs = getattr(task, split), getattr(other, split)
     if isinstance(mine, tuple):  # rows by place have one label

@@ -96,7 +96,8 @@ class States:
             facts = [VERSION, task_use, weights, cells, vars(self.network.shape)]
             digest.update(json.dumps(facts).encode())
         sequences = examples.sequences
-        for array in (sequences.ids, sequences.types, sequences.bounds):
+        words = () if sequences.words is None else (sequences.words.tokens, sequences.words.bounds)
+        for array in (sequences.ids, sequences.types, sequences.bounds, *words):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:32]
 
