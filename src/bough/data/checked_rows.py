@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bough.data.prepared.columns import Column, Ints
-from bough.data.prepared.part import GOOD, UNLABELLED, Reading, Use, hashes
-from bough.data.prepared.table import Faults, PreparedTable, prepare
+from bough.data.prepared.part import GOOD, UNLABELLED, Faults, Reading, Use, hashes
+from bough.data.prepared.streams import Stream, stream
+from bough.data.prepared.table import PreparedTable, prepare
 from bough.data.prepared.task_tables import TaskTables
-from bough.data.tables import Skipped, Stream, Table, Wanted, stream
+from bough.data.tables import Skipped, Table, Wanted
 from bough.errors import UserError, listed, nearest
 from bough.recipe.sources import Source
 from bough.recipe.tasks import SPLITS, Split, Task

@@ -17,8 +17,9 @@ from typing import Any
 from bough.data import audit, checked_rows, infer_columns
 from bough.data.label_cells import label_cells
 from bough.data.prepared.part import Use
+from bough.data.prepared.streams import open_table
 from bough.data.split import joined, split_off
-from bough.data.tables import Wanted, open_table
+from bough.data.tables import Wanted
 from bough.errors import UserError, listed
 from bough.files import write_atomically
 from bough.recipe import yaml

@@ -9,26 +9,23 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from bough.data import csv_reader
-from bough.disk_cache import DiskCache
-from bough.errors import UserError, nearest, shorten
+from bough.errors import UserError, shorten
 from bough.extras import install_line
-from bough.recipe.labels import class_name
-from bough.recipe.sources import Hub, Record
+from bough.recipe.sources import Hub
 from bough.recipe.tasks import Task
 from bough.spans.conll_reader import SPANS, TEXT, ConllFile
-from bough.user_paths import check_name, place, unreadable
+from bough.user_paths import check_name, unreadable
 
 PART = 1024  # rows of a file that are taken apart at a time
-ROW = 100  # bytes of a row whose size is not known, about
 
 
 @dataclass(frozen=True)
@@ -70,45 +67,10 @@ class Table:
     share: float = 1.0  # of the source that is read with this
 
 
-@dataclass(frozen=True)
-class Stream:
-    """A table in parts of rows that follow each other, so that it may be of any size.
-
-    Where a column may be missing in a row (JSON), a part has every wanted column, and its names are
-    those found so far.
-    """
-
-    source: str
-    size: int  # in bytes, about
-    tables: Iterator[Table]
-    digest: Callable[[DiskCache], str | None]  # what its content is known by, if by anything
-
-
 def wanted_of(tasks: Iterable[Task]) -> Wanted:
     """All columns that some of the tasks read."""
     names = dict.fromkeys(name for task in tasks for name in (*task.columns, task.label))
     return Wanted(tuple(names), "", False)
-
-
-def open_table(
-    source: str | Hub | tuple[Record, ...], wanted: Wanted, root: Path, origin: str
-) -> Table:
-    """All of what a recipe names as a source; rows in memory have no name but `origin`."""
-    return _joined(stream(source, wanted, root, origin).tables)
-
-
-def stream(
-    source: str | Hub | tuple[Record, ...], wanted: Wanted, root: Path, origin: str
-) -> Stream:
-    """The same part by part."""
-    if isinstance(source, str):
-        path = place(source, root)
-        tables = parts(path, wanted)
-        size = path.stat().st_size if path.exists() else 0
-        return Stream(str(path), size, tables, lambda cache: cache.file_digest(path))
-    if isinstance(source, Hub):
-        return _hub(source, wanted, root)
-    return Stream(origin, ROW * len(source), _memory(source, wanted, origin), lambda cache: None)
 
 
 def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
@@ -120,21 +82,6 @@ def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
             f"{path} is of no kind bough reads; its name must end in {', '.join(READERS)}"
         )
     return reader(path, wanted)
-
-
-def _joined(tables: Iterable[Table]) -> Table:
-    every = list(tables)
-    last = every[-1]
-    return replace(
-        last,
-        columns={
-            name: [cell for part in every for cell in part.columns[name]]
-            for name in last.columns
-            if name in last.names
-        },
-        lines=[line for part in every for line in part.lines],
-        broken=tuple(row for part in every for row in part.broken),
-    )
 
 
 @contextmanager
@@ -213,7 +160,7 @@ def _object(line: str) -> dict[str, Any]:
         row = json.loads(line)
     except (ValueError, RecursionError) as fault:
         raise ValueError(
-            f"the line is no JSON ({_first_line(fault)}); write one object per line"
+            f"the line is no JSON ({first_line(fault)}); write one object per line"
         ) from None
     if not isinstance(row, dict):
         raise ValueError('the line is no JSON object; write {"column": value, ...}')
@@ -256,7 +203,7 @@ def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise _needs_hub_extra(f"{path} is a Parquet file") from None
+        raise needs_hub_extra(f"{path} is a Parquet file") from None
     try:
         with path.open("rb") as raw:
             # Else a whole group of rows is read at once, which may be all of the file.
@@ -275,7 +222,7 @@ def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
                 above += batch.num_rows
                 yield Table(str(path), "row", names, columns, lines, share=above / rows)
     except (pa.ArrowException, OSError, ValueError, KeyError) as fault:
-        raise UserError(f"{path} cannot be read as Parquet: {_first_line(fault)}") from None
+        raise UserError(f"{path} cannot be read as Parquet: {first_line(fault)}") from None
 
 
 READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's ending
@@ -295,116 +242,15 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's
 def check_extra(source: object) -> None:
     """Say that a package is missing before anything is read."""
     if isinstance(source, Hub) and find_spec("datasets") is None:
-        raise _needs_hub_extra(f"{source.hub} is a hub set")
+        raise needs_hub_extra(f"{source.hub} is a hub set")
     parquet = isinstance(source, str) and source.lower().endswith(".parquet")
     if parquet and find_spec("pyarrow") is None:
-        raise _needs_hub_extra(f"{source} is a Parquet file")
+        raise needs_hub_extra(f"{source} is a Parquet file")
 
 
-def _needs_hub_extra(what: str) -> UserError:
+def needs_hub_extra(what: str) -> UserError:
     return UserError(f"{what}, which needs the hub extra: {install_line('hub')}")
 
 
-def _first_line(fault: BaseException) -> str:
+def first_line(fault: BaseException) -> str:
     return (str(fault).strip().splitlines() or [type(fault).__name__])[0]
-
-
-def _hub(source: Hub, wanted: Wanted, root: Path) -> Stream:
-    try:
-        import datasets
-    except ImportError:
-        raise _needs_hub_extra(f"{source.hub} is a hub set") from None
-    for ours in source.columns:
-        if ours not in wanted.names:
-            raise UserError(
-                f"hub set {source.hub}: `columns` names {ours!r}, which the task does not read "
-                f"({', '.join(wanted.names)}){nearest(ours, wanted.names)}"
-            )
-    folder = place(source.hub, root)
-    path = str(folder) if folder.is_dir() else source.hub
-    origin = f"hub set {path}{f' ({source.config})' if source.config else ''}, split {source.split}"
-    try:
-        rows = datasets.load_dataset(path, source.config, split=source.split)
-    # The library raises what its loaders, the network and the file system happen to raise.
-    except Exception as fault:
-        raise UserError(
-            f"{origin} cannot be loaded: {_first_line(fault)}; check the name, the split and the "
-            "network, or name a local folder"
-        ) from None
-    theirs = {name: source.columns.get(name, name) for name in wanted.names}
-    present = {ours: name for ours, name in theirs.items() if name in rows.column_names}
-    for ours in source.columns:
-        if ours not in present:
-            raise UserError(
-                f"{origin}: there is no column {theirs[ours]!r}, only "
-                + ", ".join(rows.column_names)
-                + nearest(theirs[ours], rows.column_names)
-            )
-    classes, of_words = source.labels, None
-    if wanted.classes and wanted.label in present:
-        feature = rows.features[present[wanted.label]]
-        if classes is None and isinstance(feature, datasets.ClassLabel):
-            classes = tuple(feature.names)
-        tags = getattr(feature, "feature", None)
-        if isinstance(tags, datasets.ClassLabel):  # a list of them in each row, by their numbers
-            of_words = tuple(tags.names)
-        if classes is not None:
-            classes = tuple(map(class_name, classes))
-    back = {name: ours for ours, name in present.items()}
-    names = tuple(back.get(name, name) for name in rows.column_names)
-
-    def tables() -> Iterator[Table]:
-        chosen = rows.select_columns(sorted(set(present.values()))).with_format("arrow")
-        for start in range(0, max(1, len(rows)), PART):
-            arrow = chosen[start : start + PART]
-            columns = {ours: arrow.column(name).to_pylist() for ours, name in present.items()}
-            if of_words is not None:
-                columns[wanted.label] = [
-                    cell and [_class_of(tag, of_words) for tag in cell]
-                    for cell in columns[wanted.label]
-                ]
-            if classes is not None and wanted.label in columns:
-                columns[wanted.label] = [_class_of(c, classes) for c in columns[wanted.label]]
-            end = min(start + PART, len(rows))
-            lines = list(range(start + 1, end + 1))
-            share = end / max(1, len(rows))
-            yield Table(origin, "row", names, columns, lines, classes=classes, share=share)
-
-    size = rows.dataset_size or ROW * len(rows)
-    print_of = getattr(rows, "_fingerprint", None)  # of the content and of what was done to it
-    return Stream(origin, size, tables(), lambda cache: print_of)
-
-
-def _class_of(cell: object, classes: Sequence[str]) -> object:
-    """The name of a numbered class; -1 is how hub sets write a hidden label."""
-    if not isinstance(cell, int):
-        return cell
-    if cell == -1:
-        return None
-    return classes[cell] if 0 <= cell < len(classes) else cell
-
-
-def _memory(source: tuple[Record, ...], wanted: Wanted, origin: str) -> Iterator[Table]:
-    """Rows written out: dicts by name, tuples by place: the texts, then the label."""
-    if not source:
-        raise UserError(f"{origin}: there are no rows; give at least one")
-    fields = (*wanted.texts, wanted.label)
-    names: dict[str, None] = {}
-    for start in range(0, len(source), PART):
-        rows: list[dict[str, Any]] = []
-        lines: list[int] = []
-        broken: list[Skipped] = []
-        for number, row in enumerate(source[start : start + PART], start + 1):
-            if isinstance(row, dict):
-                rows.append(row)
-            elif len(row) in (len(fields), len(wanted.texts)):
-                rows.append(dict(zip(fields, row, strict=False)))
-            else:
-                why = f"the row has {len(row)} fields; expected {', '.join(fields)}"
-                broken.append(Skipped(origin, number, "", shorten(row), why))
-                continue
-            lines.append(number)
-        names |= dict.fromkeys(name for row in rows for name in row)
-        columns = {name: [row.get(name) for row in rows] for name in wanted.names}
-        share = (start + PART) / len(source)
-        yield Table(origin, "row", tuple(names), columns, lines, tuple(broken), share=share)

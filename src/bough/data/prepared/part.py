@@ -45,6 +45,24 @@ class Reading:
 
 
 @dataclass
+class Faults:
+    """Bad rows: the first of them by what is wrong, all of them by number."""
+
+    named: list[Skipped] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, more: Sequence[Skipped]) -> None:
+        self.named += more[: NAMED - len(self.named)]
+        self.count += len(more)
+
+    @classmethod
+    def of(cls, *parts: Faults) -> Faults:
+        """All of these, by their lines."""
+        rows = sorted((row for part in parts for row in part.named), key=lambda row: row.line)
+        return cls(rows[:NAMED], sum(part.count for part in parts))
+
+
+@dataclass
 class Tokens:
     """As `Sequences`, of one part."""
 
@@ -83,9 +101,9 @@ class PartReader:
 
     def __init__(self, reading: Reading, tokenizer: Tokenizer | None = None):
         self.reading = reading
-        self.tokenizer = tokenizer
-        if reading.tokenizer and tokenizer is None:
-            self.tokenizer = Tokenizer.from_str(reading.tokenizer)
+        self.tokenizer = None
+        if reading.tokenizer:
+            self.tokenizer = tokenizer or Tokenizer.from_str(reading.tokenizer)
         self.cells = {name: label_cells(task) for name, task in reading.tasks.items()}
 
     def __call__(self, table: Table) -> Part:

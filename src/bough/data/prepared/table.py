@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,22 @@ from bough.data.prepared.columns import (
     Tuples,
     joined,
 )
-from bough.data.prepared.part import BAD, GOOD, KINDS, NAMED, UNLABELLED, Labels, Part, Reading
+from bough.data.prepared.part import (
+    BAD,
+    GOOD,
+    KINDS,
+    NAMED,
+    UNLABELLED,
+    Faults,
+    Labels,
+    Part,
+    Reading,
+)
 from bough.data.prepared.pool import read_parts
 from bough.data.prepared.store import Disk, Memory
+from bough.data.prepared.streams import Stream
 from bough.data.prepared.unread_cells import Repeated, UnreadCells
-from bough.data.tables import Skipped, Stream, Table
+from bough.data.tables import Skipped, Table
 from bough.data.tokens import Sequences
 from bough.disk_cache import Array, DiskCache, cache_folder, disk_limit
 from bough.errors import UserError, shorten
@@ -50,24 +61,6 @@ IRRELEVANT = {
     "metric", "weight",
 }  # fmt: skip
 Watch = Callable[[str, float, int], None]  # told the source, how much of it is read, and its rows
-
-
-@dataclass
-class Faults:
-    """Bad rows: the first of them by what is wrong, all of them by number."""
-
-    named: list[Skipped] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, more: Sequence[Skipped]) -> None:
-        self.named += more[: NAMED - len(self.named)]
-        self.count += len(more)
-
-    @classmethod
-    def of(cls, *parts: Faults) -> Faults:
-        """All of these, by their lines."""
-        rows = sorted((row for part in parts for row in part.named), key=lambda row: row.line)
-        return cls(rows[:NAMED], sum(part.count for part in parts))
 
 
 @dataclass

@@ -13,8 +13,9 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from bough.data.prepared.part import Reading
+from bough.data.prepared.streams import stream
 from bough.data.prepared.table import PreparedTable, Watch, prepare
-from bough.data.tables import Wanted, stream
+from bough.data.tables import Wanted
 from bough.errors import UserError
 from bough.recipe.sources import Hub, Source
 from bough.recipe.tasks import SPLITS, Split, Task
@@ -58,7 +59,11 @@ class TaskTables:
         if (name, split) not in self._made:
             task = self.tasks[name]
             source = getattr(task, split)
-            together = [n for n, t in self.tasks.items() if n == name or _same(task, t, split)]
+            together = [
+                n
+                for n, t in self.tasks.items()
+                if n == name or (_same(task, t, split) and (t.settled or t.train is not None))
+            ]
             marked = task.kind == "tag"
             ahead = split != "train" or marked
             tasks = {n: self.settled(n) if ahead else self.tasks[n] for n in together}
