@@ -12,6 +12,7 @@ from bough.graft.soup import mean, soup
 from bough.inference.load import load, load_torch
 from bough.training.train import train
 from tests import folders
+from tests.command import bough
 
 TASKS = ("sentiment", "similarity")
 
