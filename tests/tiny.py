@@ -159,7 +159,7 @@ def dropout(seed: int = 0, rate: float = 0.3) -> DropoutGenerator:
     return DropoutGenerator(torch.Generator().manual_seed(seed), rate)
 
 
-def rows(texts: list[tuple[str, ...]], labels: list[int] | list[float] | None = None) -> Rows:
+def rows(texts: list[tuple[str, ...]], labels: list[Any] | None = None) -> Rows:
     numbers = list(range(len(texts)))
     return Rows(texts, labels, [str(n) for n in numbers], "memory", numbers)
 

@@ -11,7 +11,7 @@ from bough.machine_limits import sleep_when_idle
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
     from bough.inference.answer_columns import columns
-    from bough.inference.answers import Answer
+    from bough.inference.answers import Answer, Entity
     from bough.inference.evaluation import Evaluation, evaluate
     from bough.inference.load import load
     from bough.inference.model import Model
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "Answer", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
-    "columns", "compare", "evaluate", "load", "report", "resume", "train",
+    "Answer", "Entity", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run",
+    "UserError", "columns", "compare", "evaluate", "load", "report", "resume", "train",
 ]  # fmt: skip
 
 sleep_when_idle()  # before torch is loaded
@@ -33,6 +33,7 @@ sleep_when_idle()  # before torch is loaded
 # Where the public names are defined; torch is loaded with the first that needs it.
 _DEFINED_IN = {
     "Answer": "inference.answers.Answer",
+    "Entity": "inference.answers.Entity",
     "Evaluation": "inference.evaluation.Evaluation",
     "Model": "inference.model.Model",
     "MultiTaskModel": "inference.torch_model.MultiTaskModel",

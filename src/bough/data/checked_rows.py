@@ -19,6 +19,7 @@ from bough.data.tables import Skipped, Table, Wanted, open_table
 from bough.errors import UserError, listed, nearest, shorten
 from bough.recipe.sources import Source
 from bough.recipe.tasks import SPLITS, Split, Task
+from bough.spans.cells import text_of as joined_words
 
 Policy = Literal["error", "skip"]
 Use = Literal["needed", "optional", "ignored"]  # what becomes of a split's labels
@@ -37,6 +38,7 @@ class Rows:
     notes: tuple[str, ...] = ()  # what was assumed about the file
     unit: str = "line"  # what `lines` counts: lines of a file or rows of a set
     unused: int = 0  # good rows that a limit leaves out
+    gaps: int = 0  # good rows whose label cell is empty: nothing is learned from them
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -52,14 +54,23 @@ class Rows:
             return ""
         first = "; ".join(named(row, self.unit) for row in self.skipped[:most])
         more = f"; and {len(self.skipped) - most:,} more" if len(self.skipped) > most else ""
-        total = len(self.skipped) + len(self) + self.unused
+        total = len(self.skipped) + len(self) + self.unused + self.gaps
         return f"{self.source}: skipped {len(self.skipped):,} of {total:,} rows: {first}{more}"
 
 
 def load(
-    name: str, task: Task, *, root: Path, policy: Policy, splits: Sequence[Split] | None = None
+    name: str,
+    task: Task,
+    *,
+    root: Path,
+    policy: Policy,
+    splits: Sequence[Split] | None = None,
+    gaps: bool = False,
 ) -> tuple[Task, dict[Split, Rows]]:
-    """The task with its classes known, and the splits asked for; left open, all that it has."""
+    """The task with its classes known, and the splits asked for; left open, all that it has.
+
+    With `gaps` label cells may be empty, as others' labels are in the table, too.
+    """
     needed: Sequence[Split] = ("train", "dev") if splits is None else splits
     for split in needed:
         if getattr(task, split) is None:
@@ -78,7 +89,9 @@ def load(
         task = _settled(name, task, train)
     use: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
     return task, {
-        split: limited(check(name, task, table, policy, use[split]), getattr(task.limit, split))
+        split: limited(
+            check(name, task, table, policy, use[split], gaps), getattr(task.limit, split)
+        )
         for split, table in tables.items()
     }
 
@@ -103,13 +116,20 @@ def limited(rows: Rows, most: int | None) -> Rows:
 
 
 def read(
-    name: str, task: Task, source: Source, *, root: Path, policy: Policy, labels: Use = "optional"
+    name: str,
+    task: Task,
+    source: Source,
+    *,
+    root: Path,
+    policy: Policy,
+    labels: Use = "optional",
+    gaps: bool = False,
 ) -> Rows:
     """Rows from anywhere for a task whose classes are known, as `predict` and `eval` need them."""
     if not task.settled and labels != "ignored":
         raise RuntimeError("the classes of this task are not known yet: rows.load finds them")
     table = _table(name, task, source, root, "the rows given")
-    return check(name, task, table, policy, labels)
+    return check(name, task, table, policy, labels, gaps)
 
 
 def digest(rows: Rows) -> str:
@@ -159,16 +179,20 @@ def _settled(name: str, task: Task, table: Table) -> Task:
 # --- row by row ---------------------------------------------------------------------------------
 
 
-def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows:
+def check(
+    name: str, task: Task, table: Table, policy: Policy, use: Use, gaps: bool = False
+) -> Rows:
     """The table's rows for this task, each good one of them; what becomes of the others is in
-    `policy`."""
+    `policy`. With `gaps` a row without a label is left out, and no fault."""
     bad: dict[int, Skipped] = {}  # by index of the row; its first fault counts
 
-    def convert(column: str, cells: list[Any], turn: Callable[[Any], Any]) -> list[Any]:
+    def convert(
+        column: str, cells: list[Any], turn: Callable[..., Any], *beside: list[Any]
+    ) -> list[Any]:
         made = []
-        for index, cell in enumerate(cells):
+        for index, (cell, *others) in enumerate(zip(cells, *beside, strict=True)):
             try:
-                made.append(turn(cell))
+                made.append(turn(cell, *others))
             except CellError as fault:
                 made.append(None)
                 line, value = table.lines[index], shorten(cell)
@@ -176,10 +200,18 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
                 bad.setdefault(index, row)
         return made
 
-    texts = [convert(column, _column(name, table, column), _text) for column in task.columns]
-    labels = None
+    read_text = _marked_text if task.kind == "tag" else _text
+    written = [_column(name, table, column) for column in task.columns]
+    texts = [convert(c, given, read_text) for c, given in zip(task.columns, written, strict=True)]
+    labels, bare = None, set[int]()
     if _has_labels(name, task, table, use):
-        labels = convert(task.label, _column(name, table, task.label), label_cells(task).read)
+        cells, given = label_cells(task), _column(name, table, task.label)
+
+        def label(cell: Any, text: Any) -> Any:
+            return None if gaps and cells.missing(cell) else cells.read(cell, text)
+
+        labels = convert(task.label, given, label, written[0])
+        bare = {index for index, read in enumerate(labels) if read is None} - bad.keys()
     ids = _ids(task, table)
     total = len(table.lines) + len(table.broken)
     skipped = sorted((*table.broken, *bad.values()), key=lambda row: row.line)
@@ -188,7 +220,11 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
     none = len(skipped) == total and use != "ignored"  # rows to be answered may be a part of all
     if skipped and (policy == "error" or none):
         raise UserError(_sentence(name, table, skipped, use))
-    kept = [index for index in range(len(table.lines)) if index not in bad]
+    kept = [index for index in range(len(table.lines)) if index not in bad and index not in bare]
+    if not kept and bare:
+        raise UserError(
+            f"task {name!r}: {table.source}: no row has a label in column {task.label!r}"
+        )
     return Rows(
         texts=[tuple(column[index] for column in texts) for index in kept],
         labels=None if labels is None else [labels[index] for index in kept],
@@ -198,6 +234,7 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
         skipped=tuple(skipped),
         notes=table.notes,
         unit=table.unit,
+        gaps=len(bare),
     )
 
 
@@ -221,6 +258,13 @@ def _ids(task: Task, table: Table) -> list[str]:
         else line
         for cell, line in zip(table.columns["id"], plain, strict=True)
     ]
+
+
+def _marked_text(cell: object) -> str:
+    """As it is: spans count its characters; given as a list of words, these joined."""
+    cell = joined_words(cell)
+    text = _text(cell)
+    return cell if isinstance(cell, str) else text
 
 
 def _text(cell: object) -> str:

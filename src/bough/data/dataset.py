@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,10 @@ from tokenizers import Tokenizer
 
 from bough.data import audit, checked_rows
 from bough.data.checked_rows import Rows
-from bough.data.examples import Examples
+from bough.data.examples import Examples, examples_of
 from bough.data.tables import Skipped, check_extra
 from bough.recipe.recipe import Recipe
-from bough.recipe.tasks import SPLITS, Task
+from bough.recipe.tasks import SPLITS, Task, on_one_table
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,22 @@ class Data:
     unlabelled: dict[str, Rows] = field(default_factory=dict)  # of tasks that have a teacher
 
     @classmethod
-    def gather(cls, recipe: Recipe, splits: Sequence[Any] | None = None) -> Data:
-        for task in recipe.tasks.values():
+    def gather(
+        cls,
+        recipe: Recipe,
+        splits: Sequence[Any] | None = None,
+        only: Collection[str] | None = None,
+    ) -> Data:
+        """All rows; or those of some splits, or of some tasks."""
+        chosen = {n: t for n, t in recipe.tasks.items() if only is None or n in only}
+        for task in chosen.values():
             for split in SPLITS if splits is None else splits:
                 check_extra(getattr(task, split))
         tasks, gathered = {}, {}
-        for name, task in recipe.tasks.items():
+        gaps = on_one_table(recipe.tasks)
+        for name, task in chosen.items():
             tasks[name], by_split = checked_rows.load(
-                name, task, root=recipe.root, policy=recipe.rows, splits=splits
+                name, task, root=recipe.root, policy=recipe.rows, splits=splits, gaps=name in gaps
             )
             gathered[name] = {str(split): part for split, part in by_split.items()}
         learning = splits is None
@@ -63,6 +71,7 @@ class Data:
                 for name, part in self.unlabelled.items()
             ),
             *(part.report() for part in every if part.skipped),
+            *self._gaps(),
             *(note for part in every for note in part.notes),
             *(
                 f"{part.source}: {part.repeated:,} of {len(part):,} {split} rows repeat the texts "
@@ -72,6 +81,19 @@ class Data:
                 if split != "train" and part.repeated
             ),
         ]
+
+    def _gaps(self) -> Iterator[str]:
+        for name, by_split in self.rows.items():
+            for split, part in by_split.items():
+                if part.gaps:
+                    of = f"{part.gaps:,} of {part.gaps + len(part) + part.unused:,}"
+                    column = f"{part.source}, column {self.tasks[name].label!r}"
+                    so = (
+                        "nothing is learned from them"
+                        if split == "train"
+                        else "they are not judged"
+                    )
+                    yield f"task {name!r}: {of} {split} rows have no label ({column}): {so}"
 
     def noticed(self) -> list[str]:
         """The classes with their counts, and what is odd about the rows, one sentence each."""
@@ -92,6 +114,7 @@ class Data:
                     "rows": len(part),
                     "sha256": checked_rows.digest(part),
                     "skipped": len(part.skipped),
+                    "gaps": part.gaps,
                     "repeated": part.repeated,
                 }
                 for split, part in by_split.items()
@@ -100,11 +123,27 @@ class Data:
         }
 
     def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
-        return {
-            name: Examples.of(self.tasks[name], by_split[split], tokenizer, longest)
-            for name, by_split in self.rows.items()
-            if split in by_split
-        }
+        """Every task's examples; those of one table have their texts in common."""
+        tables: list[dict[str, Task]] = []
+        for name in (name for name, by_split in self.rows.items() if split in by_split):
+            task = self.tasks[name]
+            for table in tables:
+                if _same_texts(task, next(iter(table.values())), split):
+                    table[name] = task
+                    break
+            else:
+                tables.append({name: task})
+        made: dict[str, Examples] = {}
+        for table in tables:
+            rows = {name: self.rows[name][split] for name in table}
+            made |= examples_of(table, rows, tokenizer, longest)
+        return {name: made[name] for name in self.rows if name in made}
+
+
+def _same_texts(task: Task, other: Task, split: str) -> bool:
+    """Whether both read the same columns of one source in the same form."""
+    alike = (task.text, task.twin) == (other.text, other.twin)
+    return alike and bool(getattr(task, split) == getattr(other, split))
 
 
 def _unlabelled(

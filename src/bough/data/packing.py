@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,7 @@ class Pack:
 
     tokens: Tensor  # [tokens, 3]: id, segment, position
     lengths: tuple[int, ...]
+    words: tuple[tuple[int, ...], ...] = ()  # first tokens of each sequence's words, if any is read
     first: int = 0
     cached: tuple[tuple[int, CachedStates], ...] = ()  # number of the first sequence, states
 
@@ -39,13 +41,25 @@ class Pack:
     def of(cls, parts: Sequence[tuple[Sequences, Ints]]) -> Pack:
         """The chosen sequences of each part, part after part."""
         tokens, lengths = [], []
+        words: list[tuple[int, ...]] = []
         for sequences, chosen in parts:
             rows, bounds = rows_of(sequences.bounds, chosen)
             sizes = np.diff(bounds)
             positions = np.arange(len(rows)) - np.repeat(bounds[:-1], sizes)
             tokens.append(np.stack([sequences.ids[rows], sequences.types[rows], positions], axis=1))
             lengths += sizes.tolist()
-        return cls(torch.from_numpy(np.concatenate(tokens).astype(np.int64)), tuple(lengths))
+            words += _words(sequences, chosen)
+        packed = torch.from_numpy(np.concatenate(tokens).astype(np.int64))
+        return cls(packed, tuple(lengths), tuple(words) if any(words) else ())
+
+
+def _words(sequences: Sequences, chosen: Ints) -> list[tuple[int, ...]]:
+    if sequences.words is None:
+        return [()] * len(chosen)
+    index = sequences.words
+    return [
+        tuple(index.tokens[index.bounds[n] : index.bounds[n + 1]].tolist()) for n in chosen.tolist()
+    ]
 
 
 @dataclass(frozen=True)
@@ -64,26 +78,39 @@ class Batch:
 
 
 def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Batch:
-    """The chosen examples of each task as one batch."""
-    parts, index = [], {}
+    """The chosen examples of each task as one batch; a sequence that several of them read is there
+    once, or as often as one of them has it."""
+    first = {examples[task].first for task in chosen}
+    if len(first) > 1:
+        raise ValueError("either all tasks' states are known up to the same row, or none's")
+    # Sequences -> (number, how often it was there before) -> place. Kept states are a task's own.
+    packed: dict[object, dict[tuple[int, int], int]] = {}
+    owners = {t: t if examples[t].cached else id(examples[t].sequences) for t in chosen}
+    places: dict[str, list[int]] = {}
+    for task, numbers in chosen.items():
+        there, times = packed.setdefault(owners[task], {}), Counter[int]()
+        places[task] = []
+        for sequence in examples[task].index[numbers].reshape(-1).tolist():
+            places[task].append(there.setdefault((sequence, times[sequence]), len(there)))
+            times[sequence] += 1
+    sizes = [len(there) for there in packed.values()]
+    starts = dict(zip(packed, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
+    parts: dict[object, tuple[Sequences, Ints]] = {}
+    index = {}
     beside: dict[str, dict[str, Tensor]] = {"targets": {}, "taught": {}, "labelled": {}}
     cached: list[tuple[int, CachedStates]] = []
-    start = 0
     for task, numbers in chosen.items():
-        source = examples[task]
-        used = source.index[numbers]
-        parts.append((source.sequences, used.reshape(-1)))
-        cached += [(start, states.of(used.reshape(-1))) for states in source.cached]
-        index[task] = torch.arange(start, start + used.size).view(used.shape)
-        start += used.size
+        source, start = examples[task], starts[owners[task]]
+        used = np.array([sequence for sequence, _ in packed[owners[task]]], np.int64)
+        parts[owners[task]] = source.sequences, used
+        cached += [(start, states.of(used)) for states in source.cached]
+        index[task] = torch.tensor(places[task]).view(len(numbers), -1) + start
         for what, of_task in beside.items():
             known: Tensor | None = getattr(source, what)
             if known is not None:
                 of_task[task] = known[torch.from_numpy(numbers)]
-    first = {examples[task].first for task in chosen}
-    if len(first) > 1:
-        raise ValueError("either all tasks' states are known up to the same row, or none's")
-    pack = replace(Pack.of(parts), first=first.pop() if first else 0, cached=tuple(cached))
+    pack = Pack.of(list(parts.values()))
+    pack = replace(pack, first=first.pop() if first else 0, cached=tuple(cached))
     return Batch(pack, index, **beside)
 
 

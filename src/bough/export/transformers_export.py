@@ -50,6 +50,11 @@ SPECIALS = {
 }
 
 
+NO_TAGS = (
+    "a tag task has no form in transformers that answers the same: bough reads a word at its first "
+    "token, cuts words itself and keeps to sequences of tags that stand for spans; take the trunk "
+    "alone (--trunk), or export ONNX"
+)
 TRUST = ", trust_remote_code=True"
 
 
@@ -67,6 +72,8 @@ def write_transformers(
     model = load_torch(source)
     if task is not None and task not in model.tasks:
         raise model.unknown(task)
+    if task is not None and not trunk and model.tasks[task].kind == "tag":
+        raise UserError(NO_TAGS)
     if trunk and task is None:
         raise UserError("--trunk is the trunk of one task; name it with --task")
     with new_folder(folder) as part:
@@ -159,6 +166,8 @@ def _reading(task: Task) -> tuple[str, list[str]]:
             ]
         case "regress":
             return "regression", ["answer = model(**inputs).logits[0, 0].item()"]
+        case "tag":
+            raise UserError(NO_TAGS)
         case _:
             assert_never(task.kind)
 

@@ -64,6 +64,8 @@ class EncoderPooling:
     def _resolved(self, name: str, task: Task) -> Task:
         if task.pooling != "auto":
             return task
+        if task.kind == "tag":
+            return task.model_copy(update={"pooling": "words"})
         if self.name is None:
             raise UserError(
                 f"tasks.{name}.pooling: auto cannot be told, {self.reason}; set mean, cls or pooler"

@@ -104,8 +104,8 @@ class Stepper:
 
     def step(self, loader: Loader, lr: float, cosines: bool = False) -> StepResult:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
-        # Draw and load. Tasks apart cost the same: every example belongs to one task, so that the
-        # tasks' graphs are disjoint.
+        # Draw and load. Tasks apart cost the same where every example belongs to one task, as the
+        # tasks' graphs are disjoint; rows that several tasks have labels for are passed once.
         apart = cosines or self.combiner.apart
         step = loader.next(apart)
         before = self.dropout.get_state()
@@ -117,9 +117,12 @@ class Stepper:
             weighted = self.weighting.scale(plain, self._means(plain, part))
             weights |= self.weighting.factors
             for batch in part.batches:
-                terms = [weighted[task] * part.shares[task] for task in batch.index]
-                torch.stack(terms).sum().backward()
-                self.combiner.take(*batch.index)
+                terms = {task: weighted[task] * part.shares[task] for task in batch.index}
+                alone = [[task] for task in terms] if apart else [[*terms]]
+                for tasks in alone:
+                    total = torch.stack([terms[task] for task in tasks]).sum()
+                    total.backward(retain_graph=tasks is not alone[-1])
+                    self.combiner.take(*tasks)
             for task, value in plain.items():
                 losses[task] += value.item() * part.shares[task]
         # Over several processes, add up.
