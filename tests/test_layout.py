@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # beside them at the root (errors, files, ...) is below all.
 ORDER = (
     "spans", "recipe", "plan", "data", "model", "scoring", "runs", "inference", "training",
-    "comparison", "reports", "survey", "export", "serve", "demo", "cli",
+    "pretraining", "comparison", "reports", "survey", "export", "serve", "demo", "cli",
 )  # fmt: skip
 FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both reach upwards
 # What can be asked before, or without, loading torch: it takes seconds.

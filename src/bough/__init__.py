@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bough.inference.model import Model
     from bough.inference.torch_model import MultiTaskModel
     from bough.plan.plan import Plan
+    from bough.pretraining.pretrain import pretrain
     from bough.recipe.recipe import Recipe
     from bough.reports.page import report
     from bough.runs.run_dir import Run
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 __all__ = [
     "Answer", "Entity", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run",
-    "UserError", "columns", "compare", "evaluate", "load", "report", "resume", "train",
+    "UserError", "columns", "compare", "evaluate", "load", "pretrain", "report", "resume", "train",
 ]  # fmt: skip
 
 sleep_when_idle()  # before torch is loaded
@@ -44,6 +45,7 @@ _DEFINED_IN = {
     "compare": "comparison.compare.compare",
     "evaluate": "inference.evaluation.evaluate",
     "load": "inference.load.load",
+    "pretrain": "pretraining.pretrain.pretrain",
     "report": "reports.page.report",
     "resume": "training.train.resume",
     "train": "training.train.train",

@@ -26,7 +26,7 @@ from bough.inference.torch_model import MultiTaskModel
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
 from bough.model.transformer import Pooler
-from bough.model.weight_names import CLASSIFIERS, PREFIXES, expected
+from bough.model.weight_names import CLASSIFIERS, PREFIXES, their_tensors
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 from bough.recipe.tasks import Task
@@ -40,6 +40,7 @@ CLASSES = {  # how the names of the family's classes begin
     "distilbert": "DistilBert",
     "mpnet": "MPNet",
     "modernbert": "ModernBert",
+    "deberta-v2": "DebertaV2",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -207,12 +208,7 @@ def _trunk(network: Network, task: str) -> Tensors:
                     "has no place for"
                 )
         ours |= {f"{step.cell.place}.{name}": t for name, t in merged(network, step)[1].items()}
-    names = expected(replace(network.shape, pooler=False))
-    out: Tensors = {}
-    for name, theirs in names.items():
-        parts = ours[name].chunk(len(theirs))
-        out |= dict(zip(theirs, parts, strict=True))
-    return out
+    return their_tensors(ours, replace(network.shape, pooler=False))
 
 
 def _stock_trunk(network: Network, chosen: str) -> tuple[Tensors, dict[str, Any]]:

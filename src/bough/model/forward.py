@@ -141,7 +141,7 @@ class PackedForward:
             if isinstance(module, EmbeddingsModule):
                 rows = call(*group.rows.unbind(1), dropout)
                 streams = group.streams
-                if module.position_table() is not None:
+                if module.relative is not None:
                     origin = (use.cell.key, use.grad)
                     streams = tuple(s._replace(origin=origin) for s in streams)
                 return Group(streams, rows)
@@ -177,7 +177,6 @@ class PackedForward:
         embeddings = self.cells[key]
         assert isinstance(embeddings, EmbeddingsModule)
         table = embeddings.position_table()
-        assert table is not None
         return table.detach() if grad else table
 
     def _adapters(self, row: int, streams: Sequence[Stream]) -> SegmentAdapters | None:

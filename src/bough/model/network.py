@@ -19,6 +19,7 @@ from bough.model import adapters
 from bough.model.attention import gather_rows
 from bough.model.dropout import DropoutGenerator
 from bough.model.families import build
+from bough.model.families.parts import EmbeddingsModule
 from bough.model.forward import PackedForward
 from bough.model.frozen_call import call_frozen
 from bough.model.heads import Cosine, Dense, Head, exported, import_sizes
@@ -190,6 +191,10 @@ class Network(nn.Module):
             cell: [(n, p) for n, p in self.cells[cell.key].named_parameters() if p.requires_grad]
             for cell in self.plan.users()
         }
+
+    def lookups(self) -> list[nn.Embedding]:
+        """The tables of words: a batch reads few rows of them, and nothing else."""
+        return [module.words for module in self.modules() if isinstance(module, EmbeddingsModule)]
 
     def only(self, task: str) -> Network:
         """This task, and what it reads, as a model of its own."""
