@@ -22,7 +22,8 @@ ROWS: list[dict[str, Any]] = [
 PARTS = [
     "", "\n", "\t", " ", "\r", "O", "B-", "I-place", "E-person", "B-\ud800", "-DOCSTART-", "#",
     "\ufeff", "\u2028", "\x00", "\x1a", "😀", "[", "{", '"', "null", "true", "-1", "1e9", "NaN",
-    "[[", '"start"', "\udc80", '{"start": 0, "end": 99999999999999999999, "label": "x"}', "[0, 3, 7]",
+    "[[", '"start"', "\udc80", '{"start": 0, "end": 99999999999999999999, "label": "x"}',
+    "[0, 3, 7]",
 ]  # fmt: skip
 VALUES: list[Any] = [
     None, True, -1, 0, 3, 10**30, 0.5, float("nan"), "", "x", "[]", "[[0,3,\"a\"]]", [], [[]], {},
