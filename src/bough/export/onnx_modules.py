@@ -23,7 +23,7 @@ from bough.model.attention import Bucket, Layout, LayoutTensors, position_bucket
 from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.heads import exported
 from bough.model.network import Network
-from bough.model.routing import READ, RowUse
+from bough.model.routing import READ, WORDS, RowUse
 from bough.plan.plan import Cell
 
 Path = tuple[RowUse, ...]
@@ -93,6 +93,8 @@ class TextsModule(nn.Module):
             if self._cls_only(path[:-1]):
                 return states
             texts = states.view(n, length, self.shape.width)
+            if use.cell.name == WORDS:
+                return texts  # every token's: which begin a word, whoever runs the graph knows
             return texts.mean(1) if use.cell.name == "mean" else texts[:, 0]
         module = self.cells[use.cell.key]
         if isinstance(module, EmbeddingsModule):
@@ -116,7 +118,9 @@ class TextsModule(nn.Module):
     def _cls_only(self, path: Path) -> bool:
         """Whether all that come this way read only the first token of the last layer."""
         here = [task for task, other in self.paths.items() if other[: len(path)] == path]
-        return len(path) > self.plan.layers and all(self.tasks[t].pooling != "mean" for t in here)
+        return len(path) > self.plan.layers and all(
+            self.tasks[t].pooling not in ("mean", WORDS) for t in here
+        )
 
 
 class PairsModule(nn.Module):

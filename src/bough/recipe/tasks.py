@@ -24,7 +24,7 @@ Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
 Pooling = Literal["auto", "pooler", "cls", "mean", "words"]
 Head = Literal["linear", "mlp", "cosine", "cosine-linear", "cosine-sigmoid"]
-Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "ordinal"]
+Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "pearson", "ordinal"]
 Metric = Literal[
     "auto", "accuracy", "f1", "mcc", "pearson", "spearman", "entity_f1", "precision", "recall"
 ]
