@@ -15,13 +15,15 @@ from bough.recipe.tasks import Task
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task says about a text: a class with its probabilities, or a number.
+    """What a task says about a text: a class or labels with probabilities, or a number.
 
     Attributes:
-        label: The class, by its name; None where the task answers with a number.
+        label: The class, by its name; None where the task answers otherwise.
+        labels: The labels that hold, by their names; None where the task is not of that kind.
         score: The probability of the label.
         probabilities: Of every class, by its name.
-        value: The number, within the label's range; None where the task answers with a class.
+        value: The number, within the label's range if it has one; None where the task answers
+            with classes or labels.
         cut: The text is longer than the model reads; only its beginning was judged.
         abstained: The label's probability is below what was asked for, so there is no label.
 
@@ -36,6 +38,7 @@ class Answer:
     value: float | None = None
     cut: bool = False
     abstained: bool = False
+    labels: tuple[str, ...] | None = None
 
     def unless_below(self, least: float) -> Answer:
         """The same, but without its label where that has a smaller probability."""
@@ -49,8 +52,12 @@ class Answer:
 
     @property
     def number(self) -> float | None:
-        """What it rests on: the value, or the label's probability, if that is known."""
-        return self.score if self.value is None else self.value
+        """What it rests on: the value, or the likeliest label's probability, if that is known."""
+        if self.value is not None:
+            return self.value
+        if self.score is None and self.probabilities:
+            return sum(self.probabilities.values())  # nan, if one of them is
+        return self.score
 
     @property
     def finite(self) -> bool:
@@ -61,13 +68,22 @@ class Answer:
 def answers_of(task: Task, outputs: Tensor) -> list[Answer]:
     """A task's outputs for several texts as answers."""
     values, probabilities = answers(task, outputs)
+    labels = task.labels or ()
     match task.kind:
-        case "classify":
+        case "classify" | "ordinal":
             assert probabilities is not None
-            labels = task.labels or ()
             return [
                 Answer(labels[best], shares[best], dict(zip(labels, shares, strict=True)))
                 for best, shares in zip(values.tolist(), probabilities.tolist(), strict=True)
+            ]
+        case "multilabel":
+            assert probabilities is not None
+            return [
+                Answer(
+                    labels=tuple(label for label, holds in zip(labels, held, strict=True) if holds),
+                    probabilities=dict(zip(labels, shares, strict=True)),
+                )
+                for held, shares in zip(values.tolist(), probabilities.tolist(), strict=True)
             ]
         case "regress":
             return [Answer(value=value) for value in values.tolist()]
@@ -80,8 +96,14 @@ def in_words(task: Task) -> str:
     match task.kind:
         case "classify":
             answer = f"{task.classes} classes"
+        case "ordinal":
+            answer = f"{task.classes} classes in order"
+        case "multilabel":
+            answer = f"any of {task.classes} labels"
+        case "regress" if task.range is None:
+            answer = "a number"
         case "regress":
-            answer = "a number from {:g} to {:g}".format(*task.range or (0, 1))
+            answer = "a number from {:g} to {:g}".format(*task.range)
         case _:
             assert_never(task.kind)
     return f"a pair, {answer}" if task.paired else answer
@@ -90,4 +112,6 @@ def in_words(task: Task) -> str:
 def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _rounded(share) for name, share in value.items()}
+    if isinstance(value, tuple):
+        return list(value)
     return round(value, 6) if isinstance(value, float) else value

@@ -1,7 +1,8 @@
 """What a wrong answer costs, and what the outputs say: how a head's numbers are read.
 
 Outputs are `[n, task.outputs]`; targets are class indices or real values in the task's own range,
-`[n]`. What the numbers mean is their form, decided by the task's kind and its loss. Every loss is
+`[n]`, or 0 and 1 for each of several labels, `[n, labels]`. What the numbers mean is their form,
+decided by the task's kind and its loss. Every loss is
 the plain mean over examples, so the parts of a batch add up to the whole in proportion to their
 sizes. Real labels are brought to [0, 1] inside, where no task's loss drowns another's; answers come
 back in the label's own range.
@@ -34,10 +35,12 @@ def loss(
     divided by the number of examples, not by the weights met: else a batch of one class would
     cost the same whatever the weight.
     """
-    if outputs.shape != (len(targets), task.outputs) or targets.ndim != 1 or len(targets) == 0:
+    each_target = (task.classes,) if task.kind == "multilabel" else ()
+    shapes = (len(targets), task.outputs), (len(targets), *each_target)
+    if (outputs.shape, targets.shape) != shapes or len(targets) == 0:
         raise ValueError(
             f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} do not fit: "
-            f"expected [n, {task.outputs}] and [n], n > 0"
+            f"expected {list(shapes[0])} and {list(shapes[1])}, n > 0"
         )
     each = output_form(task).losses(_single(outputs), targets)
     if class_weights is not None:
@@ -110,6 +113,10 @@ def output_form(task: Task) -> OutputForm:
             return forms[task.loss_name](task)
         case "regress":
             return Number(task)
+        case "ordinal":
+            return Thresholds(task)
+        case "multilabel":
+            return Labels(task)
         case _:
             assert_never(task.kind)
 
@@ -205,24 +212,42 @@ class Share(ClassForm):
         return outputs.clamp(0, 1)
 
 
+# --- any number of labels ------------------------------------------------------------------------
+
+
+class Labels(OutputForm):
+    """`bce` of a multilabel task: a logit for each label, which holds where it is above 0.
+
+    Targets are 0 or 1 for each label, and so are the answers.
+    """
+
+    @property
+    def ignorant_loss(self) -> float:
+        return math.log(2)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return _binary(outputs, targets, self.task.smoothing).mean(1)
+
+    def answers(self, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        return (outputs > 0).long(), (outputs / (self.task.temperature or 1.0)).sigmoid()
+
+    def shares(self, outputs: Tensor) -> Tensor:
+        return outputs.sigmoid()
+
+
 # --- numbers -------------------------------------------------------------------------------------
 
 
 class Number(OutputForm):
-    """A number, as its share of the range."""
+    """A number, as its share of the range; without one, of the scale, which it may leave."""
 
     @property
     def ignorant_loss(self) -> float:
         """At its far end."""
         return 1.0
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        assert self.task.range is not None, "known once the rows are loaded"
-        return self.task.range
-
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        low, high = self.ends
+        low, high = self.task.ends
         truth = (targets.to(outputs.dtype) - low) / (high - low)
         match self.task.loss_name:
             case "mse":
@@ -233,8 +258,9 @@ class Number(OutputForm):
                 return F.huber_loss(outputs[:, 0], truth, reduction="none", delta=_HUBER)
 
     def answers(self, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        low, high = self.ends
-        return low + outputs[:, 0].clamp(0, 1) * (high - low), None
+        low, high = self.task.ends
+        shares = outputs[:, 0] if self.task.range is None else outputs[:, 0].clamp(0, 1)
+        return low + shares * (high - low), None
 
     def shares(self, outputs: Tensor) -> Tensor:
         return outputs.clamp(0, 1)

@@ -24,11 +24,13 @@ Feature = Literal["concat", "sum", "product", "difference", "cosine"]
 Pooling = Literal["auto", "pooler", "cls", "mean"]
 Head = Literal["linear", "mlp", "cosine", "cosine-linear", "cosine-sigmoid"]
 Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "ordinal"]
-Metric = Literal["auto", "accuracy", "f1", "mcc", "pearson", "spearman"]
+Metric = Literal[
+    "auto", "accuracy", "f1", "f1-micro", "f1-weighted", "mcc", "auroc", "kappa", "pearson",
+    "spearman", "rmse",
+]  # fmt: skip
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
-SIGNED: tuple[Metric, ...] = ("pearson", "spearman", "mcc")  # these run from -1 to 1
 
 
 def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
@@ -37,7 +39,8 @@ def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
         name
         for name, task in tasks.items()
         for other in tasks.values()
-        if task.label != other.label and any(_same_table(task, other, split) for split in SPLITS)
+        if task.label_columns != other.label_columns
+        and any(_same_table(task, other, split) for split in SPLITS)
     }
 
 
@@ -55,6 +58,15 @@ def _text(value: object) -> object:
         if len(value) == 2 and value[0] != value[1]:
             return tuple(value)
     raise ValueError("expected one column name, or a list of two different ones for a pair")
+
+
+def _label(value: object) -> object:
+    if isinstance(value, str) and value:
+        return value
+    names = tuple(value) if isinstance(value, list | tuple) else ()
+    if all(isinstance(name, str) and name for name in names) and 2 <= len(names) == len(set(names)):
+        return names
+    raise ValueError("expected a column's name, or a list of different ones, one for each label")
 
 
 def _ends(value: object) -> object:
@@ -76,7 +88,11 @@ class Task(Consistent):
     text: Annotated[str | tuple[str, str], BeforeValidator(_text)] = Field(
         description="The column that holds the text, or a pair of columns for a pair of texts."
     )
-    label: str = Field("label", min_length=1, description="The column that holds the label.")
+    label: Annotated[str | tuple[str, ...], BeforeValidator(_label)] = Field(
+        "label",
+        description="The column that holds the label; of a multilabel task also a list of columns "
+        "with 0 or 1, one for each label.",
+    )
     train: Source | None = Field(
         None, description="Rows to learn from: a file, a hub set, or rows written out."
     )
@@ -94,8 +110,21 @@ class Task(Consistent):
     label_values: Classes | None = Field(
         None, description="What the files write for these classes; `labels` with names sets it."
     )
+    separator: str = Field(
+        ",",
+        min_length=1,
+        description="What stands between the labels in a multilabel task's cell; a JSON list is "
+        "read as well.",
+    )
     range: Annotated[tuple[float, float], BeforeValidator(_ends)] | None = Field(
-        None, description="Lowest and highest label of a regress task."
+        None,
+        description="Lowest and highest label of a regress task, which its answers keep to; left "
+        "out, any number may be answered.",
+    )
+    scale: Annotated[tuple[float, float], BeforeValidator(_ends)] | None = Field(
+        None,
+        description="Two numbers that a regress task without a range is learned between: found in "
+        "the train rows, two standard deviations below and above their mean.",
     )
     pair: Pair = Field(
         "joint",
@@ -126,7 +155,9 @@ class Task(Consistent):
         "concat", description="How what it takes over joins its own features."
     )
     loss: Loss = Field(
-        "auto", description="The loss; auto is bce for two classes, ce for more, mse for numbers."
+        "auto",
+        description="The loss; auto is bce for two classes and for labels, ce for more classes, "
+        "ordinal for those in an order, mse for numbers.",
     )
     smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing of a classify task.")
     class_weights: ClassWeights | None = Field(
@@ -139,7 +170,9 @@ class Task(Consistent):
         "out, it is fitted to the dev rows at the end of training. No answer changes by it.",
     )
     metric: Metric = Field(
-        "auto", description="The score that counts; auto is accuracy, or pearson for numbers."
+        "auto",
+        description="The score that counts; auto is accuracy of classes, kappa of those in an "
+        "order, f1-micro of labels, pearson of numbers. rmse has a minus, so that more is better.",
     )
     weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
     teacher: Teachers = Field(
@@ -168,6 +201,11 @@ class Task(Consistent):
         return (self.text,) if isinstance(self.text, str) else self.text
 
     @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The label's column, or those of several labels."""
+        return (self.label,) if isinstance(self.label, str) else self.label
+
+    @property
     def paired(self) -> bool:
         """Whether it judges a pair of texts."""
         return not isinstance(self.text, str)
@@ -185,6 +223,14 @@ class Task(Consistent):
         return len(self.labels)
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """The numbers that a regress task is learned between; asked once they are known."""
+        ends = self.range or self.scale
+        if ends is None:
+            raise RuntimeError("the scale is not known yet: checked_rows.load finds it")
+        return ends
+
+    @property
     def rules(self) -> KindRules:
         """What a recipe may say about tasks of its kind."""
         return KINDS[self.kind]
@@ -192,7 +238,7 @@ class Task(Consistent):
     @property
     def settled(self) -> bool:
         """Whether all is known that its rows may have to say about it."""
-        return getattr(self, self.rules.found) is not None
+        return any(getattr(self, key) is not None for key in self.rules.found)
 
     @property
     def loss_name(self) -> str:
@@ -204,6 +250,10 @@ class Task(Consistent):
                 return "bce" if self.classes == 2 else "ce"
             case "regress":
                 return "mse"
+            case "ordinal":
+                return "ordinal"
+            case "multilabel":
+                return "bce"
             case _:
                 assert_never(self.kind)
 
@@ -215,6 +265,8 @@ class Task(Consistent):
     @property
     def outputs(self) -> int:
         """How many numbers the head gives."""
+        if self.kind == "multilabel":
+            return self.classes
         match self.loss_name:
             case "ce":
                 return self.classes
@@ -235,9 +287,14 @@ class Task(Consistent):
             yield (key,), problem
 
     def _key_problems(self) -> Iterator[tuple[str, str]]:
-        if self.label in self.columns:
-            yield "label", f"column {self.label!r} is both text and label; name two columns"
-        for key, fitting in (("loss", self.rules.losses), ("metric", self.rules.metrics)):
+        for column in self.label_columns:
+            if column in self.columns:
+                yield "label", f"column {column!r} is both text and label; name two columns"
+        if not isinstance(self.label, str) and self.kind != "multilabel":
+            reason = f"several columns are the labels of a multilabel task, not of {self.kind}"
+            yield "label", f"{reason}; name one, or set `kind: multilabel`"
+        metrics = (*self.rules.metrics, *self.rules.more_metrics)
+        for key, fitting in (("loss", self.rules.losses), ("metric", metrics)):
             value, known = getattr(self, key), ("auto", *fitting)
             if value not in known:
                 yield key, f"{value!r} does not fit kind {self.kind}; take {', '.join(known)}"
@@ -259,9 +316,11 @@ class Task(Consistent):
             yield "features", f"one is named twice in {', '.join(self.features)}"
 
     def _range_problems(self) -> Iterator[tuple[str, str]]:
-        if self.range is not None and not self.range[0] < self.range[1]:
-            low, high = self.range
-            yield "range", f"[{low:g}, {high:g}] is empty; give the lowest label, then the highest"
+        for key, ends in (("range", self.range), ("scale", self.scale)):
+            if ends is not None and not ends[0] < ends[1]:
+                low, high = ends
+                reason = f"[{low:g}, {high:g}] is empty"
+                yield key, f"{reason}; give the lowest label, then the highest"
 
     def _class_problems(self) -> Iterator[tuple[str, str]]:
         labels, values = self.labels, self.label_values
@@ -276,7 +335,7 @@ class Task(Consistent):
             yield "labels", "one name is empty; every class needs one"
         if len(labels) < 2:
             yield "labels", f"a {self.kind} task needs two or more classes, not {len(labels)}"
-        if self.loss in ("bce", "mse") and len(labels) != 2:
+        if self.kind == "classify" and self.loss in ("bce", "mse") and len(labels) != 2:
             reason = f"{self.loss!r} is for two classes and here are {len(labels)}"
             yield "loss", f"{reason}; take ce or ordinal"
         if self.head.startswith("cosine") and self.outputs != 1:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from markupsafe import Markup
@@ -11,10 +12,12 @@ from markupsafe import Markup
 from bough.comparison.compare import Comparison
 from bough.comparison.groups import Variant
 from bough.formatting import number
+from bough.recipe.kinds import Kind
 from bough.reports import plots
 from bough.reports.hard_examples import Example, Texts, worst
 from bough.reports.plots import Axis, Point, Series
 from bough.runs.predictions import Answers
+from bough.scoring.classes import per_label
 from bough.scoring.statistics import Floats
 
 MOST = 12  # variants whose answers are shown one by one
@@ -24,13 +27,15 @@ BINS = 10
 
 @dataclass(frozen=True)
 class VariantAnswers:
-    """As a map, or as a table of confusions: a row per true class, a column per answer."""
+    """As a map; as a table of confusions, a row per true class, a column per answer; or as a table
+    of labels."""
 
     label: str
     seeds: int
     map: Markup | None = None
     classes: tuple[str, ...] = ()
     shares: Sequence[Sequence[float]] = ()  # of the true class
+    labels: Sequence[tuple[str, Mapping[str, float | int]]] = ()  # or each label's own scores
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,13 @@ class TaskAnswers:
 def task_answers(comparison: Comparison, name: str, texts: Texts) -> TaskAnswers:
     shown = _shown(comparison, name)
     runs = {v.label: comparison.answers[v.label, name] for v in shown}
-    graded = not runs[shown[0].label][0].labels
+    kind = runs[shown[0].label][0].kind
+    graded = kind == "regress"
     return TaskAnswers(
         name,
         comparison.rows[name],
         graded,
-        [(_graded if graded else _classified)(v, name, runs[v.label]) for v in shown],
+        [_of_kind(kind)(v, name, runs[v.label]) for v in shown],
         _calibration(comparison, name, shown, graded),
         [] if graded else [(v.label, _calibration_error(runs[v.label])) for v in shown[:6]],
         worst(comparison, name, texts),
@@ -66,6 +72,27 @@ def _shown(comparison: Comparison, name: str) -> list[Variant]:
     if comparison.baseline in having and comparison.baseline not in best:
         best[-1] = comparison.baseline
     return best
+
+
+def _of_kind(kind: Kind) -> Callable[[Variant, str, Sequence[Answers]], VariantAnswers]:
+    match kind:
+        case "classify" | "ordinal":
+            return _classified
+        case "multilabel":
+            return _labelled
+        case "regress":
+            return _graded
+        case _:
+            assert_never(kind)
+
+
+def _labelled(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
+    """Each label's scores, the rows of all seeds together."""
+    said, truth = (
+        np.concatenate(part) for part in zip(*((a.said, a.truth) for a in runs), strict=True)
+    )
+    scores = per_label(said, truth, runs[0].labels)
+    return VariantAnswers(variant.label, len(runs), labels=list(scores.items()))
 
 
 def _classified(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
@@ -136,9 +163,14 @@ def _tick(value: float) -> str:
 
 
 def _confidence(runs: Sequence[Answers]) -> tuple[Floats, Floats]:
-    sure = np.concatenate([a.probabilities.max(1) for a in runs if a.probabilities is not None])
-    right = np.concatenate([(a.said == a.truth).astype(float) for a in runs])
-    return sure, right
+    """Of each answer, how sure it is, and whether it is right; each label is an answer."""
+    sure = []
+    for run in runs:
+        assert run.probabilities is not None
+        shares = run.probabilities
+        sure.append(np.maximum(shares, 1 - shares) if run.kind == "multilabel" else shares.max(1))
+    right = [(run.said == run.truth).astype(float) for run in runs]
+    return np.concatenate(sure).ravel(), np.concatenate(right).ravel()
 
 
 def _points(runs: Sequence[Answers]) -> list[Point]:
@@ -146,7 +178,7 @@ def _points(runs: Sequence[Answers]) -> list[Point]:
         Point(
             x,
             y,
-            f"confidence {x * 100:.0f} %, right {y * 100:.0f} % ({rows / len(runs):,.0f} rows)",
+            f"confidence {x * 100:.0f} %, right {y * 100:.0f} % ({rows / len(runs):,.0f} answers)",
         )
         for x, y, rows in _binned(*_confidence(runs))
     ]

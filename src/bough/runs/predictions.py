@@ -6,6 +6,7 @@ This module knows the file's form, for those who write it and those who read it.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
@@ -42,8 +43,11 @@ def table(task: Task, rows: Rows, predictions: Predictions) -> tuple[list[str], 
 def _cell(task: Task, label: Any, digits: int | None = None) -> Any:
     """A label or an answer as the file has it; a number as it is, or with so many digits."""
     match task.kind:
-        case "classify":
+        case "classify" | "ordinal":
             return sheet_cell((task.labels or ())[int(label)])
+        case "multilabel":
+            held = np.flatnonzero(label) if isinstance(label, np.ndarray) else label
+            return json.dumps([(task.labels or ())[place] for place in held], ensure_ascii=False)
         case "regress":
             return label if digits is None else f"{label:.{digits}f}"
         case _:
@@ -53,9 +57,14 @@ def _cell(task: Task, label: Any, digits: int | None = None) -> Any:
 def _labels(kind: Kind, cells: Sequence[str], labels: Sequence[str]) -> NDArray[Any]:
     """What `_cell` wrote, of all rows."""
     match kind:
-        case "classify":
+        case "classify" | "ordinal":
             place = {label: i for i, label in enumerate(labels)}
             return np.array([place[from_sheet(cell)] for cell in cells])
+        case "multilabel":
+            held = [set(json.loads(cell)) for cell in cells]
+            if not all(names <= set(labels) for names in held):
+                raise ValueError("a label that is none of the task's")
+            return np.array([[int(label in names) for label in labels] for names in held])
         case "regress":
             return _numbers(cells)
         case _:
@@ -68,10 +77,27 @@ class Answers:
 
     kind: Kind
     ids: list[str]
-    truth: NDArray[Any]  # class indices, or numbers
+    truth: NDArray[Any]  # class indices, numbers, or 0 and 1 for each label
     said: NDArray[Any]
     labels: tuple[str, ...]  # empty for numbers
     probabilities: Floats | None
+
+    @property
+    def judged(self) -> tuple[NDArray[Any], NDArray[Any], int, Floats | None]:
+        """What a score is made of: the answers, the truth, the classes, the probabilities."""
+        return self.said, self.truth, len(self.labels), self.probabilities
+
+    def word(self, value: Any) -> str:
+        """A label or an answer in words."""
+        match self.kind:
+            case "classify" | "ordinal":
+                return self.labels[int(value)]
+            case "multilabel":
+                return ", ".join(self.labels[place] for place in np.flatnonzero(value)) or "none"
+            case "regress":
+                return f"{value:g}"
+            case _:
+                assert_never(self.kind)
 
     def content(self) -> tuple[bytes, ...]:
         """All that was answered, to the last digit of the file."""
@@ -100,7 +126,7 @@ class Answers:
             shares = [_numbers(columns[f"p({label})"]) for label in labels]
             probabilities = np.array(shares).T if labels else None
             return cls(kind, ids, truth, said, labels, probabilities)
-        except (KeyError, ValueError) as fault:
+        except (KeyError, TypeError, ValueError) as fault:
             raise UserError(f"{file}: not a predictions file ({fault})") from None
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bough.data.examples import Examples
@@ -67,24 +69,35 @@ def read_out(task: Task, outputs: Tensor, targets: Tensor | None) -> Predictions
 def calibrate(
     tasks: dict[str, Task], examples: Mapping[str, Examples], predictions: dict[str, Predictions]
 ) -> dict[str, dict[str, float]]:
-    """Give each classify task that has none the temperature that fits these rows, and its
+    """Give each task with classes that has none the temperature that fits these rows, and its
     predictions the probabilities that follow; what that changed."""
     found = {}
     for name, predicted in predictions.items():
         task, targets, shares = tasks[name], examples[name].targets, predicted.probabilities
         if shares is None or targets is None or task.temperature is not None:
             continue
-        truth = targets.numpy()
-        temperature = fit_temperature(shares, truth)
-        fitted = tempered(torch.from_numpy(shares), temperature).numpy()
+        choices, truth = _choices(task, shares, targets.numpy())
+        temperature = fit_temperature(choices, truth)
+        softened = tempered(torch.from_numpy(choices), temperature).numpy()
+        fitted = softened[:, 1].reshape(shares.shape) if task.kind == "multilabel" else softened
         tasks[name] = task.model_copy(update={"temperature": temperature})
         predictions[name] = replace(predicted, probabilities=fitted)
         found[name] = {
             "temperature": temperature,
-            "ece_before": calibration_error(shares, truth),
-            "ece": calibration_error(fitted, truth),
+            "ece_before": calibration_error(choices, truth),
+            "ece": calibration_error(softened, truth),
         }
     return found
+
+
+def _choices(
+    task: Task, shares: NDArray[Any], truth: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The probabilities of all that was chosen between, and what was right: each label of a row is
+    a choice of its own."""
+    if task.kind != "multilabel":
+        return shares, truth
+    return np.stack([1 - shares.ravel(), shares.ravel()], 1), truth.ravel().astype(np.int64)
 
 
 def score(
@@ -104,8 +117,10 @@ def score(
             continue
         predicted = predictions[name]
         truth = source.targets.numpy()
-        per_task[name] = judged(tasks[name], predicted.values, truth, intervals)
-        if intervals and predicted.probabilities is not None:
-            per_task[name]["ece"] = calibration_error(predicted.probabilities, truth)
+        shares = predicted.probabilities
+        per_task[name] = judged(tasks[name], predicted.values, truth, intervals, shares)
+        if intervals and shares is not None:
+            choices = _choices(tasks[name], shares, truth)
+            per_task[name]["ece"] = calibration_error(*choices)
         per_task[name]["loss"] = predicted.loss
     return {"tasks": per_task, **aggregates(tasks, per_task)}

@@ -134,9 +134,7 @@ function drawAnswers(read, answers, paired) {
 
 function card(name, answer) {
   const task = facts.tasks[name];
-  const number = task.kind === "regress";
-  const said = number ? answer.value.toFixed(2) : answer.label;
-  const body = number ? scale(answer.value, task.range) : bars(answer, task.labels);
+  const { said, body } = shown(task, answer);
   const head = make("header", {}, make("h3", {}, name), make("span", { class: "said" }, said));
   const cut = answer.cut
     ? make("p", { class: "pale cut" }, `Only the first ${facts.longest} tokens were read.`)
@@ -147,18 +145,30 @@ function card(name, answer) {
   return node;
 }
 
+/** What an answer says, and the picture of it, by the kind of its task. */
+function shown(task, answer) {
+  switch (task.kind) {
+    case "regress":
+      return { said: answer.value.toFixed(2), body: task.range ? scale(answer.value, task.range) : [] };
+    case "multilabel":
+      return { said: answer.labels.join(", ") || "none", body: bars(answer, task.labels, answer.labels) };
+    default:
+      return { said: answer.label, body: bars(answer, task.labels, [answer.label]) };
+  }
+}
+
 function missing(name) {
   const head = make("header", {}, make("h3", {}, name));
   const words = make("p", {}, "Needs a second text.");
   return make("article", { class: "panel card", "data-task": name }, head, words);
 }
 
-function bars(answer, labels) {
+function bars(answer, labels, held) {
   const many = labels.length > SHOWN;
   const ordered = many
     ? [...labels].sort((a, b) => answer.probabilities[b] - answer.probabilities[a])
     : labels;
-  const rows = ordered.map((label) => barRow(label, answer.probabilities[label], label === answer.label));
+  const rows = ordered.map((label) => barRow(label, answer.probabilities[label], held.includes(label)));
   if (!many) return [make("dl", { class: "bars" }, ...rows)];
   const rest = make("details", { class: "more" }, make("summary", {}, `${labels.length - SHOWN} more`));
   rest.append(make("dl", { class: "bars" }, ...rows.slice(SHOWN)));
