@@ -82,7 +82,9 @@ def _kappa(judged: Judged) -> float:
         return 0.0
     from sklearn.metrics import cohen_kappa_score
 
-    return float(cohen_kappa_score(judged.truth, judged.predicted, weights="quadratic"))
+    classes = list(range(judged.classes))
+    found = cohen_kappa_score(judged.truth, judged.predicted, labels=classes, weights="quadratic")
+    return float(found)
 
 
 def _auroc(judged: Judged) -> float:
