@@ -1,6 +1,7 @@
 """A task's label cells, by its kind: what they say of the task, how each is read and written.
 
-A label is what a row keeps of its cell: the index of a class, a number, or the indices of labels.
+A label is what a row keeps of its cell: the index of a class, a number, the indices of labels, or
+spans of the text.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Hashable, Sequence
 from statistics import fmean
 from typing import Any, assert_never
 
-from bough.errors import UserError, listed, nearest
+from bough.errors import UserError, listed, nearest, shorten
 from bough.recipe.labels import class_name, in_order, is_missing, number
 from bough.recipe.tasks import Task
+from bough.spans.cells import SpanError, as_json, labels_of, spans_of
+from bough.spans.schemes import Span
 
-Label = int | float | tuple[int, ...]
+Label = int | float | tuple[int, ...] | tuple[Span, ...]
 
 
 class CellError(Exception):
@@ -39,8 +42,9 @@ class LabelCells(ABC):
         them."""
 
     @abstractmethod
-    def read(self, cell: Any) -> Label:
-        """The label that a cell holds; a CellError says what is wrong with it."""
+    def read(self, cell: Any, text: Any = None) -> Label:
+        """The label that a cell holds, of a row whose first text's cell is `text`; a CellError
+        says what is wrong with it."""
 
     @abstractmethod
     def written(self, label: Any) -> str:
@@ -66,6 +70,8 @@ def label_cells(task: Task) -> LabelCells:
             return OrderedCells(task)
         case "multilabel":
             return SetCells(task)
+        case "tag":
+            return SpanCells(task)
         case _:
             assert_never(task.kind)
 
@@ -108,7 +114,7 @@ class ClassCells(NamedCells):
     def missing(self, cell: object) -> bool:
         return is_missing(cell, self.index)
 
-    def read(self, cell: Any) -> int:
+    def read(self, cell: Any, text: Any = None) -> int:
         if self.missing(cell):
             raise CellError(f"the label is empty; expected one of {listed(self.names)}")
         return self.place(cell)
@@ -159,7 +165,7 @@ class SetCells(NamedCells):
             return all(is_missing(part) for part in cell)
         return not isinstance(cell, list) and is_missing(cell)
 
-    def read(self, cell: Any) -> tuple[int, ...]:
+    def read(self, cell: Any, text: Any = None) -> tuple[int, ...]:
         if self.missing(cell):
             raise CellError("the label is empty; write [] where none of them holds")
         if isinstance(cell, tuple):
@@ -206,7 +212,7 @@ class NumberCells(LabelCells):
         scale = (float(f"{middle - wide:.6g}"), float(f"{middle + wide:.6g}"))
         return self.task.model_copy(update={"scale": scale})
 
-    def read(self, cell: Any) -> float:
+    def read(self, cell: Any, text: Any = None) -> float:
         low, high = self.task.range or (-math.inf, math.inf)
         within = "" if self.task.range is None else f" from {low:g} to {high:g}"
         expected = f"expected a number{within}"
@@ -227,6 +233,50 @@ class NumberCells(LabelCells):
 
     def stratum(self, label: Any) -> Hashable:
         return 0
+
+
+class SpanCells(LabelCells):
+    """Spans of the row's text in each cell; a row without any has an empty list."""
+
+    def __init__(self, task: Task):
+        super().__init__(task)
+        values = task.label_values or task.labels or ()
+        self.names = dict(zip(values, task.labels or (), strict=True))
+        self.names |= {name: name for name in task.labels or () if name not in self.names}
+
+    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
+        labels = sorted({label for cell in cells for label in labels_of(cell)})
+        if not labels:
+            raise UserError("no train row holds a span; there is nothing to learn")
+        return self.task.with_labels(labels)
+
+    def missing(self, cell: object) -> bool:
+        return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+
+    def read(self, cell: Any, text: Any = None) -> tuple[Span, ...]:
+        if self.missing(cell):
+            raise CellError("the label is empty; expected a list of spans, or [] for none")
+        try:
+            spans = spans_of(cell, text)
+        except SpanError as fault:
+            raise CellError(str(fault)) from None
+        for span in spans:
+            if span.label not in self.names:
+                raise CellError(
+                    f"the span [{span.start}, {span.end}) has the label {shorten(span.label)}; "
+                    f"expected one of {listed(list(self.names))}" + nearest(span.label, self.names)
+                )
+        return tuple(span._replace(label=self.names[span.label]) for span in spans)
+
+    def written(self, label: Any) -> str:
+        return as_json(label)
+
+    def classes(self, label: Any) -> tuple[int, ...]:
+        place = {name: number for number, name in enumerate(self.task.labels or ())}
+        return tuple(place[span.label] for span in label)
+
+    def stratum(self, label: Any) -> Hashable:
+        return bool(label)
 
 
 def _holds(part: Any) -> bool:

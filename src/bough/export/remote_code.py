@@ -102,6 +102,8 @@ def output_form(task: Task) -> str:
             return "multilabel"
         case "regress":
             return "number"
+        case "tag":
+            return "tags"
         case _:
             assert_never(task.kind)
 

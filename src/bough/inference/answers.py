@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -11,11 +11,36 @@ from torch import Tensor
 
 from bough.model.losses import answers
 from bough.recipe.tasks import Task
+from bough.spans.decoding import marked
+from bough.spans.words import Words
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A span of a text that a task has marked.
+
+    Attributes:
+        start: Its first character, counted from 0.
+        end: The character behind its last: `text[start:end]` is the span.
+        label: What it is.
+        score: The probability that just these words are a span of just this label.
+        text: The span itself.
+
+    Example:
+        >>> bough.Entity(7, 12, "place", 0.5, "Paris").label
+        'place'
+    """
+
+    start: int
+    end: int
+    label: str
+    score: float
+    text: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task says about a text: a class or labels with probabilities, or a number.
+    """What a task says about a text: a class or labels with probabilities, a number, or spans.
 
     Attributes:
         label: The class, by its name; None where the task answers otherwise.
@@ -23,9 +48,11 @@ class Answer:
         score: The probability of the label.
         probabilities: Of every class, by its name.
         value: The number, within the label's range if it has one; None where the task answers
-            with classes or labels.
+            otherwise.
+        spans: What a tag task has marked, in the text's order; None where the task marks none.
         cut: The text is longer than the model reads; only its beginning was judged.
-        abstained: The label's probability is below what was asked for, so there is no label.
+        abstained: The label's probability is below what was asked for, so there is no label; or
+            that of a span, which was left out.
 
     Example:
         >>> bough.Answer(value=4.25).plain()
@@ -36,12 +63,18 @@ class Answer:
     score: float | None = None
     probabilities: Mapping[str, float] | None = None
     value: float | None = None
+    spans: tuple[Entity, ...] | None = None
     cut: bool = False
     abstained: bool = False
     labels: tuple[str, ...] | None = None
 
     def unless_below(self, least: float) -> Answer:
-        """The same, but without its label where that has a smaller probability."""
+        """The same, but without its label, or the spans, of a smaller probability."""
+        if self.spans is not None:
+            kept = tuple(span for span in self.spans if not span.score < least)
+            return (
+                self if len(kept) == len(self.spans) else replace(self, spans=kept, abstained=True)
+            )
         if self.score is None or self.score >= least:
             return self
         return replace(self, label=None, abstained=True)
@@ -52,12 +85,13 @@ class Answer:
 
     @property
     def number(self) -> float | None:
-        """What it rests on: the value, or the likeliest label's probability, if that is known."""
-        if self.value is not None:
-            return self.value
+        """What it rests on: the value, the label's probability, the least of its spans', or the sum
+        of several labels', which is no number where one of them is none."""
+        if self.spans is not None:
+            return min((span.score for span in self.spans), default=self.score)
         if self.score is None and self.probabilities:
-            return sum(self.probabilities.values())  # nan, if one of them is
-        return self.score
+            return sum(self.probabilities.values())
+        return self.score if self.value is None else self.value
 
     @property
     def finite(self) -> bool:
@@ -65,8 +99,10 @@ class Answer:
         return self.number is None or math.isfinite(self.number)
 
 
-def answers_of(task: Task, outputs: Tensor) -> list[Answer]:
-    """A task's outputs for several texts as answers."""
+def answers_of(
+    task: Task, outputs: Tensor, texts: Sequence[str] = (), words: Sequence[Words] = ()
+) -> list[Answer]:
+    """A task's outputs for several texts as answers; a tag task needs these, and their words."""
     values, probabilities = answers(task, outputs)
     labels = task.labels or ()
     match task.kind:
@@ -87,6 +123,17 @@ def answers_of(task: Task, outputs: Tensor) -> list[Answer]:
             ]
         case "regress":
             return [Answer(value=value) for value in values.tolist()]
+        case "tag":
+            assert probabilities is not None
+            found = marked(task.tags, probabilities.numpy(), words)
+            if not probabilities.isfinite().all():  # of a model whose weights are broken
+                return [Answer(score=math.nan, spans=())] * len(texts)
+            return [
+                Answer(
+                    spans=tuple(Entity(*s.span, s.score, text[s.span[0] : s.span[1]]) for s in own)
+                )
+                for text, own in zip(texts, found, strict=True)
+            ]
         case _:
             assert_never(task.kind)
 
@@ -103,13 +150,17 @@ def in_words(task: Task) -> str:
         case "regress" if task.range is None:
             answer = "a number"
         case "regress":
-            answer = "a number from {:g} to {:g}".format(*task.range)
+            answer = "a number from {:g} to {:g}".format(*task.range or (0, 1))
+        case "tag":
+            answer = f"spans, of {task.classes} {'label' if task.classes == 1 else 'labels'}"
         case _:
             assert_never(task.kind)
     return f"a pair, {answer}" if task.paired else answer
 
 
 def _rounded(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_rounded(vars(part)) for part in value]
     if isinstance(value, Mapping):
         return {name: _rounded(share) for name, share in value.items()}
     if isinstance(value, tuple):

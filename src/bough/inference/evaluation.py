@@ -22,13 +22,14 @@ from bough.data.tokens import text_of
 from bough.errors import UserError
 from bough.inference.input_files import Choice, fitting, readers
 from bough.inference.load import load
-from bough.inference.model import WINDOW, Model
+from bough.inference.model import WINDOW, Form, Model
 from bough.inference.torch_model import MultiTaskModel
 from bough.recipe.sources import Source, as_source
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.console import progress
 from bough.runs.run_dir import Run
 from bough.runs.unchanged import changed_rows
+from bough.scoring import entities
 from bough.scoring.classes import Counts, confusion, most_confused, per_class, per_label
 from bough.scoring.evaluate import predict, read_out, score
 from bough.scoring.metrics import Predictions
@@ -45,6 +46,7 @@ class Evaluation:
         confusion: Of tasks with one class per row, rows by true class (down) and answer (across).
         labels: The classes of these tasks, in the order of `confusion`.
         classes: Precision, recall, F1 and rows of each class or label of each task that has some.
+        spans: Of each tag task, precision, recall, F1 and number of spans of each label.
 
     Example:
         >>> found = bough.evaluate("runs/first")
@@ -56,6 +58,7 @@ class Evaluation:
     confusion: dict[str, Counts]
     labels: dict[str, tuple[str, ...]]
     classes: dict[str, dict[str, dict[str, float | int]]]
+    spans: dict[str, dict[str, dict[str, float | int]]]
 
     def most_confused(self, task: str, most: int = 10) -> list[tuple[str, str, int]]:
         """A task's commonest mistakes: the true class, the answer, and how often."""
@@ -68,6 +71,8 @@ class Evaluation:
             tasks[name]["classes"] = classes
         for name, counts in self.confusion.items():
             tasks[name]["confusion"] = counts.tolist()
+        for name, spans in self.spans.items():
+            tasks[name]["spans"] = spans
         return {**self.scores, "tasks": tasks}
 
 
@@ -195,11 +200,11 @@ def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
     }
     predicted = _predictions(model, rows, examples)
     found = score(model.tasks, examples, predicted, intervals=True)
-    evaluation = Evaluation(found, {}, {}, {})
+    evaluation = Evaluation(found, {}, {}, {}, {})
     for name in rows:
-        task, truth = model.tasks[name], examples[name].targets
+        truth = examples[name].truth
         assert truth is not None
-        _add_classes(evaluation, name, task, predicted[name].values, truth.numpy())
+        _add_classes(evaluation, name, model.tasks[name], predicted[name].values, truth)
     return evaluation
 
 
@@ -215,6 +220,9 @@ def _add_classes(
             evaluation.classes[name] = per_class(counts, labels)
         case "multilabel":
             evaluation.classes[name] = per_label(said, truth, labels)
+        case "tag":
+            of_label = entities.per_label(said.tolist(), truth.tolist(), labels)
+            evaluation.spans[name] = of_label
         case "regress":
             pass
         case _:
@@ -230,7 +238,7 @@ def _predictions(
             model.network, examples, lambda passes: progress(passes, len(passes), "judging")
         )
     return {
-        name: read_out(model.tasks[name], _outputs(model, name, part), examples[name].targets)
+        name: read_out(model.tasks[name], _outputs(model, name, part), examples[name])
         for name, part in rows.items()
     }
 
@@ -241,6 +249,18 @@ def _outputs(model: Model, name: str, rows: Rows) -> Tensor:
     for start in progress(range(0, len(texts), WINDOW), -(-len(texts) // WINDOW), "judging"):
         part = texts[start : start + WINDOW]
         asked = [(name,)] * len(part)
-        numbers, outputs = model.outputs(*model.forms(part, asked), asked)[name]
-        every.append(outputs[np.argsort(numbers)])
+        whole, apart = model.forms(part, asked)
+        numbers, outputs = model.outputs(whole, apart, asked)[name]
+        every.append(_in_order(model.tasks[name], numbers, outputs, whole))
     return torch.cat(every)
+
+
+def _in_order(task: Task, numbers: Sequence[int], outputs: Tensor, whole: Form) -> Tensor:
+    """The outputs as the texts are numbered; a tag task has a row for each of a text's words."""
+    if task.kind != "tag":
+        return outputs[np.argsort(numbers)]
+    words = whole.sequences.words
+    assert words is not None
+    counts = [int(words.counts[whole.places[number][0]]) for number in numbers]
+    parts = outputs.split(counts)
+    return torch.cat([parts[place] for place in np.argsort(numbers)])

@@ -1,11 +1,12 @@
 """What a wrong answer costs, and what the outputs say: how a head's numbers are read.
 
 Outputs are `[n, task.outputs]`; targets are class indices or real values in the task's own range,
-`[n]`, or 0 and 1 for each of several labels, `[n, labels]`. What the numbers mean is their form,
-decided by the task's kind and its loss. Every loss is
-the plain mean over examples, so the parts of a batch add up to the whole in proportion to their
-sizes. Real labels are brought to [0, 1] inside, where no task's loss drowns another's; answers come
-back in the label's own range.
+`[n]`, or 0 and 1 for each of several labels, `[n, labels]`. A tag task's outputs are those of all
+words, `[words, task.outputs]`, and its targets the tags of each text's, `[n, most words]`. What the
+numbers mean is their form, decided by the task's kind and its loss. Every loss is the plain mean
+over examples, so the parts of a batch add up to the whole in proportion to their sizes. Real labels
+are brought to [0, 1] inside, where no task's loss drowns another's; answers come back in the
+label's own range.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ def loss(
     divided by the number of examples, not by the weights met: else a batch of one class would
     cost the same whatever the weight.
     """
-    each_target = (task.classes,) if task.kind == "multilabel" else ()
-    shapes = (len(targets), task.outputs), (len(targets), *each_target)
-    if (outputs.shape, targets.shape) != shapes or len(targets) == 0:
+    rows = int((targets >= 0).sum()) if task.kind == "tag" else len(targets)
+    ndim = 2 if task.kind in ("tag", "multilabel") else 1
+    if outputs.shape != (rows, task.outputs) or targets.ndim != ndim or len(targets) == 0:
         raise ValueError(
             f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} do not fit: "
-            f"expected {list(shapes[0])} and {list(shapes[1])}, n > 0"
+            f"expected [{rows}, {task.outputs}] and {'[n, ...]' if ndim == 2 else '[n]'}, n > 0"
         )
     each = output_form(task).losses(_single(outputs), targets)
     if class_weights is not None:
@@ -117,6 +118,8 @@ def output_form(task: Task) -> OutputForm:
             return Thresholds(task)
         case "multilabel":
             return Labels(task)
+        case "tag":
+            return Tags(task)
         case _:
             assert_never(task.kind)
 
@@ -233,6 +236,25 @@ class Labels(OutputForm):
 
     def shares(self, outputs: Tensor) -> Tensor:
         return outputs.sigmoid()
+
+
+# --- tags of words -------------------------------------------------------------------------------
+
+
+class Tags(Softmax):
+    """A logit for each tag, word by word; `spans.decoding` makes spans of them."""
+
+    @property
+    def ignorant_loss(self) -> float:
+        return math.log(self.task.outputs)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Of each text, the mean over its words; a text without any costs nothing."""
+        there = targets >= 0
+        text = there.nonzero()[:, 0]
+        each = super().losses(outputs, targets[there].long())
+        sums = each.new_zeros(len(targets)).index_add(0, text, each)
+        return sums / there.sum(1).clamp(min=1)
 
 
 # --- numbers -------------------------------------------------------------------------------------

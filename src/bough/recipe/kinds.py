@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["classify", "regress", "ordinal", "multilabel"]
+Kind = Literal["classify", "regress", "ordinal", "multilabel", "tag"]
 SIGNED = ("pearson", "spearman", "mcc", "kappa")  # these run from -1 to 1
-SHARES = ("accuracy", "f1", "f1-micro", "f1-weighted", "auroc")  # from 0 to 1
+SHARES = ("accuracy", "f1", "f1-micro", "f1-weighted", "auroc", "entity_f1", "precision", "recall")
 UNITS = ("rmse",)  # in the labels' own units, with a minus: more is better, as of all
 
 
@@ -66,6 +66,14 @@ KINDS: Mapping[Kind, KindRules] = {
         metrics=("f1-micro", "f1", "accuracy"),
         more_metrics=("f1-weighted", "auroc"),
         keys=("labels", "label_values", "smoothing", "temperature", "separator"),
+        found=("labels",),
+    ),
+    "tag": KindRules(
+        answer="spans of the text with their labels",
+        losses=("ce",),
+        metrics=("entity_f1", "precision", "recall"),
+        more_metrics=(),
+        keys=("labels", "label_values", "smoothing", "temperature", "scheme"),
         found=("labels",),
     ),
 }

@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
 from bough.recipe import methods, yaml
+from bough.recipe.pretraining import Pretraining
 from bough.recipe.raw_settings import RawSettings, escaped, mapped, unresolved
 from bough.recipe.sources import Hub, Limit
 from bough.recipe.tasks import SPLITS, Task
@@ -81,6 +82,9 @@ class Recipe(Consistent):
     precision: Literal["fp32", "bf16"] = Field("fp32", description="Precision of the trunk.")
     threads: int | None = Field(None, ge=1, description="CPU threads; null takes what is free.")
     training: Training = Field(default_factory=Training, description="How the weights are learned.")
+    pretraining: Pretraining | None = Field(
+        None, description="What `bough pretrain` does; `bough train` does not look at it."
+    )
 
     _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found
     _data_origin: str = PrivateAttr("the recipe")  # where `data` was set, for the same case
@@ -280,7 +284,7 @@ def schema() -> dict[str, Any]:
 
 def _variables(path: yaml.Path) -> Literal["fill", "refuse"]:
     match path:
-        case ("encoder" | "data",):
+        case ("encoder" | "data",) | ("pretraining", "start" | "files", *_):
             return "fill"
         case ("tasks", _, split) | ("tasks", _, split, "hub") if split in SPLITS:
             return "fill"
@@ -309,4 +313,6 @@ def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:
             return Distil.model_fields
         case ("training", "phases", _):
             return Phase.model_fields
+        case ("pretraining",):
+            return Pretraining.model_fields
     return None

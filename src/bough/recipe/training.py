@@ -18,6 +18,10 @@ def _moment(value: object) -> object:
     raise ValueError("expected epoch, or a number of steps of at least 1")
 
 
+Moment = Annotated[Literal["epoch"] | int, BeforeValidator(_moment)]
+"""When something is done: at the end of every epoch, or every so many steps."""
+
+
 class Phase(BaseModel):
     """One stretch of training; what is left out is as in `training`."""
 
@@ -151,6 +155,6 @@ class Training(BaseModel):
     cosines_every: int = Field(
         0, ge=0, description="Steps between two logs of the gradients' cosines; 0 for never."
     )
-    evaluate_every: Annotated[Literal["epoch"] | int, BeforeValidator(_moment)] = Field(
+    evaluate_every: Moment = Field(
         "epoch", description="When the dev rows are judged: every epoch, or every so many steps."
     )

@@ -1,4 +1,4 @@
-"""What variants answer to one task: confusions, predicted against true, and calibration."""
+"""What variants answer to one task: confusions, predicted against true, spans, and calibration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from bough.reports import plots
 from bough.reports.hard_examples import Example, Texts, worst
 from bough.reports.plots import Axis, Point, Series
 from bough.runs.predictions import Answers
+from bough.scoring import entities
 from bough.scoring.classes import per_label
+from bough.scoring.entities import span_confidence
 from bough.scoring.statistics import Floats
 
 MOST = 12  # variants whose answers are shown one by one
@@ -27,22 +29,22 @@ BINS = 10
 
 @dataclass(frozen=True)
 class VariantAnswers:
-    """As a map; as a table of confusions, a row per true class, a column per answer; or as a table
-    of labels."""
+    """As a map, or as a table: of confusions, a row per true class and a column per answer; or of
+    the labels of a tag or multilabel task."""
 
     label: str
     seeds: int
     map: Markup | None = None
     classes: tuple[str, ...] = ()
     shares: Sequence[Sequence[float]] = ()  # of the true class
-    labels: Sequence[tuple[str, Mapping[str, float | int]]] = ()  # or each label's own scores
+    labels: Mapping[str, Mapping[str, float]] | None = None  # of each label, means over the seeds
 
 
 @dataclass(frozen=True)
 class TaskAnswers:
     name: str
     rows: int
-    graded: bool  # numbers, not classes
+    kind: Kind
     variants: list[VariantAnswers]  # the best first
     calibration: Markup
     calibration_errors: list[tuple[str, float]]  # of the best variants
@@ -57,12 +59,26 @@ def task_answers(comparison: Comparison, name: str, texts: Texts) -> TaskAnswers
     return TaskAnswers(
         name,
         comparison.rows[name],
-        graded,
-        [_of_kind(kind)(v, name, runs[v.label]) for v in shown],
+        kind,
+        [_answered(kind)(v, name, runs[v.label]) for v in shown],
         _calibration(comparison, name, shown, graded),
         [] if graded else [(v.label, _calibration_error(runs[v.label])) for v in shown[:6]],
         worst(comparison, name, texts),
     )
+
+
+def _answered(kind: Kind) -> Callable[[Variant, str, Sequence[Answers]], VariantAnswers]:
+    match kind:
+        case "classify" | "ordinal":
+            return _classified
+        case "multilabel":
+            return _labelled
+        case "regress":
+            return _graded
+        case "tag":
+            return _marked
+        case _:
+            assert_never(kind)
 
 
 def _shown(comparison: Comparison, name: str) -> list[Variant]:
@@ -72,27 +88,6 @@ def _shown(comparison: Comparison, name: str) -> list[Variant]:
     if comparison.baseline in having and comparison.baseline not in best:
         best[-1] = comparison.baseline
     return best
-
-
-def _of_kind(kind: Kind) -> Callable[[Variant, str, Sequence[Answers]], VariantAnswers]:
-    match kind:
-        case "classify" | "ordinal":
-            return _classified
-        case "multilabel":
-            return _labelled
-        case "regress":
-            return _graded
-        case _:
-            assert_never(kind)
-
-
-def _labelled(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
-    """Each label's scores, the rows of all seeds together."""
-    said, truth = (
-        np.concatenate(part) for part in zip(*((a.said, a.truth) for a in runs), strict=True)
-    )
-    scores = per_label(said, truth, runs[0].labels)
-    return VariantAnswers(variant.label, len(runs), labels=list(scores.items()))
 
 
 def _classified(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
@@ -106,6 +101,29 @@ def _classified(variant: Variant, name: str, runs: Sequence[Answers]) -> Variant
     title = f"{name}: confusion matrix"
     plot = plots.heat(shares, classes, classes, "answer", title, reach=1.0)
     return VariantAnswers(variant.label, len(runs), plot)
+
+
+def _labelled(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
+    """How well each label is given."""
+    return _by_label(variant, [per_label(run.said, run.truth, run.labels) for run in runs])
+
+
+def _marked(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
+    """How well each label's spans are found."""
+    labels = variant.recipe.tasks[name].labels or ()
+    of_spans = [entities.per_label(run.said.tolist(), run.truth.tolist(), labels) for run in runs]
+    return _by_label(variant, of_spans)
+
+
+def _by_label(
+    variant: Variant, each: Sequence[Mapping[str, Mapping[str, float | int]]]
+) -> VariantAnswers:
+    """Each label's scores, the mean over the seeds."""
+    means = {
+        label: {key: sum(float(one[label][key]) for one in each) / len(each) for key in scores}
+        for label, scores in each[0].items()
+    }
+    return VariantAnswers(variant.label, len(each), labels=means)
 
 
 def _graded(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
@@ -163,25 +181,30 @@ def _tick(value: float) -> str:
 
 
 def _confidence(runs: Sequence[Answers]) -> tuple[Floats, Floats]:
-    """Of each answer, how sure it is, and whether it is right; each label is an answer."""
-    sure = []
+    marked = [
+        span_confidence(a.said.tolist(), a.scores.tolist(), a.truth.tolist())
+        for a in runs
+        if a.scores is not None
+    ]
+    if marked:
+        sure, right = (np.concatenate(part).astype(float) for part in zip(*marked, strict=True))
+        return sure, right
+    each = []
     for run in runs:
         assert run.probabilities is not None
         shares = run.probabilities
-        sure.append(np.maximum(shares, 1 - shares) if run.kind == "multilabel" else shares.max(1))
-    right = [(run.said == run.truth).astype(float) for run in runs]
-    return np.concatenate(sure).ravel(), np.concatenate(right).ravel()
+        each.append(np.maximum(shares, 1 - shares) if run.kind == "multilabel" else shares.max(1))
+    right = np.concatenate([(run.said == run.truth).astype(float) for run in runs])
+    return np.concatenate(each).ravel(), right.ravel()
 
 
 def _points(runs: Sequence[Answers]) -> list[Point]:
-    return [
-        Point(
-            x,
-            y,
-            f"confidence {x * 100:.0f} %, right {y * 100:.0f} % ({rows / len(runs):,.0f} answers)",
-        )
-        for x, y, rows in _binned(*_confidence(runs))
-    ]
+    what = {"tag": "spans", "multilabel": "labels"}.get(runs[0].kind, "rows")
+    points = []
+    for x, y, count in _binned(*_confidence(runs)):
+        tip = f"confidence {x * 100:.0f} %, right {y * 100:.0f} %"
+        points.append(Point(x, y, f"{tip} ({count / len(runs):,.0f} {what})"))
+    return points
 
 
 def _graded_points(runs: Sequence[Answers], ends: tuple[float, float] | None) -> list[Point]:
@@ -200,7 +223,7 @@ def _graded_points(runs: Sequence[Answers], ends: tuple[float, float] | None) ->
 def _calibration_error(runs: Sequence[Answers]) -> float:
     """The expected one: mean distance of confidence and share of right answers."""
     bins = _binned(*_confidence(runs))
-    return sum(abs(y - x) * rows for x, y, rows in bins) / sum(rows for _, _, rows in bins)
+    return sum(abs(y - x) * rows for x, y, rows in bins) / max(sum(n for *_, n in bins), 1)
 
 
 def _binned(xs: Floats, ys: Floats) -> list[tuple[float, float, int]]:

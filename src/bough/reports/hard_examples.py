@@ -23,6 +23,7 @@ from bough.recipe.sources import Hub
 from bough.recipe.tasks import SPLITS, on_one_table
 from bough.runs.predictions import Answers
 from bough.scoring.statistics import Floats
+from bough.spans.schemes import Span
 
 WORST = 10  # examples shown at first
 PER_KIND = 3  # and kept for each way of being wrong
@@ -42,7 +43,7 @@ class Example:
     answer: str  # the most common one, or the mean
     wrong: int  # runs that got it wrong; of numbers, those off by more than a tenth of the range
     runs: int
-    miss: float  # mean over runs: 1 - probability of the truth, or distance from it
+    miss: float  # mean over runs: 1 - probability of the truth, distance from it, or wrong spans
 
 
 def read_texts(comparison: Comparison) -> tuple[Texts, list[str]]:
@@ -103,6 +104,8 @@ def _misses(
             means = answers.mean(0)
             kinds = [(f"{t:g}", f"{v:.2f}") for t, v in zip(truth, means, strict=True)]
             return miss, wrong, kinds
+        case "tag":
+            raise ValueError("spans are right or wrong one by one")
         case _:
             assert_never(first.kind)
     return miss, wrong, [(first.word(t), first.word(v)) for t, v in zip(truth, said, strict=True)]
@@ -115,6 +118,8 @@ def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
     """
     runs = [run for (_, task), own in comparison.answers.items() if task == name for run in own]
     first = runs[0]
+    if first.kind == "tag":
+        return _worst_marked(runs, texts.get(name))
     answers = np.array([run.said for run in runs])
     miss, wrong, kinds = _misses(first, runs, answers)
     kept: list[int] = []
@@ -137,3 +142,36 @@ def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
         )
         for i in kept[:MOST]
     ]
+
+
+def _worst_marked(
+    runs: Sequence[Answers], texts: Sequence[tuple[str, ...]] | None
+) -> list[Example]:
+    """Texts by their spans that were missed, or answered and are none."""
+    first = runs[0]
+    rows = []
+    for i, truth in enumerate(first.truth):
+        said = [run.said[i] for run in runs]
+        missed = [len(set(truth) ^ set(own)) for own in said]
+        text = () if texts is None else texts[i]
+        rows.append(
+            Example(
+                number=i,
+                id=first.ids[i],
+                texts=text,
+                truth=_shown(truth, text),
+                answer=_shown(Counter(said).most_common(1)[0][0], text),
+                wrong=sum(map(bool, missed)),
+                runs=len(runs),
+                miss=sum(missed) / len(runs),
+            )
+        )
+    return sorted((row for row in rows if row.wrong), key=lambda row: -row.miss)[:MOST]
+
+
+def _shown(spans: Sequence[Span], text: Sequence[str]) -> str:
+    words = [
+        f"{text[0][start:end] if text else f'{start}-{end}'} ({label})"
+        for start, end, label in spans
+    ]
+    return ", ".join(words) or "no spans"

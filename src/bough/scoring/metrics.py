@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bough.recipe.kinds import SIGNED
 from bough.recipe.tasks import Task
-from bough.scoring import statistics
+from bough.scoring import entities, statistics
 from bough.scoring.pseudo_values import pseudo_values
 
 AGGREGATES = ("raw", "normalised")
@@ -28,9 +28,10 @@ AGGREGATES = ("raw", "normalised")
 class Predictions:
     """One task's answers on one split, in the order of its rows."""
 
-    values: NDArray[Any]  # class indices, numbers in the label's range, or 0 and 1 for each label
-    probabilities: NDArray[np.float32] | None
+    values: NDArray[Any]  # class indices, numbers in the range, 0 and 1 for each label, or spans
+    probabilities: NDArray[np.float32] | None  # of classes; of spans, of each word's tags
     loss: float | None  # mean over the rows, where there are labels
+    scores: NDArray[Any] | None = None  # of each row's spans, where the answers are spans
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,10 @@ def _rmse(judged: Judged) -> float:
     return -float(np.sqrt(np.mean((predicted - truth) ** 2)))
 
 
+def _of_spans(metric: str) -> Callable[[Judged], float]:
+    return lambda judged: entities.score(metric, entities.counts(judged.predicted, judged.truth))
+
+
 METRICS: Mapping[str, Callable[[Judged], float]] = {
     "accuracy": _accuracy,
     "f1": partial(_f1, average="macro"),
@@ -130,6 +135,9 @@ METRICS: Mapping[str, Callable[[Judged], float]] = {
     "pearson": _pearson,
     "spearman": _spearman,
     "rmse": _rmse,
+    "entity_f1": _of_spans("entity_f1"),
+    "precision": _of_spans("precision"),
+    "recall": _of_spans("recall"),
 }
 
 

@@ -23,7 +23,7 @@ from bough.model.network import Network
 from bough.recipe.training import Phase as PhaseSettings
 from bough.recipe.training import Training
 from bough.training import optimizer, sampling
-from bough.training.step import Stepper, StepResult
+from bough.training.step import Batches, Stepper, StepResult
 
 # Of a run whose length is left to the rows: enough steps, but no end of passes over a few rows.
 ENOUGH_STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 3, 10
@@ -129,6 +129,7 @@ class Phase:
         self.progress = progress
         seed = [training.seed, progress.phase]
         self.loader = Loader(examples, self._draw, training.accumulate, processes)
+        self.batches: Batches = self.loader
         factors = schedule.sampler.factors
         weights = {
             task: weights[task] * factors[name]
@@ -154,7 +155,7 @@ class Phase:
             self.stepper.weighting.close_epoch()
         began = time.perf_counter()
         self.stepper.objective.begin(self.run_share)
-        result = self.stepper.step(self.loader, self.lr, self._cosines_due)
+        result = self.stepper.step(self.batches, self.lr, self._cosines_due)
         seconds = time.perf_counter() - began
         if self.training.minutes is not None:  # then the clock decides, and not each his own
             seconds = self.processes.first_says(seconds)

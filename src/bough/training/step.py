@@ -9,18 +9,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bough.data.examples import Examples
-from bough.data.loader import Loader, MicroBatch
+from bough.data.loader import MicroBatch
 from bough.data.packing import Pack
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
-from bough.model.families.parts import EmbeddingsModule
 from bough.model.network import Network
 from bough.plan.plan import Cell
 from bough.recipe.training import Training
@@ -47,6 +46,12 @@ class StepResult:
     cosines: dict[str, dict[str, float]] | None = None
 
 
+class Batches(Protocol):
+    """What steps learn from."""
+
+    def next(self, apart: bool) -> list[MicroBatch]: ...
+
+
 class Stepper:
     """The network and all that moves it."""
 
@@ -71,8 +76,7 @@ class Stepper:
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
         self.objective = Objective(network.tasks, examples, training)
-        modules = network.modules()
-        words = [module.words for module in modules if isinstance(module, EmbeddingsModule)]
+        words = network.lookups()
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
             table.sparse = True
@@ -102,7 +106,7 @@ class Stepper:
         )
         self.average = WeightAverage(self.parameters, training.ema) if training.ema else None
 
-    def step(self, loader: Loader, lr: float, cosines: bool = False) -> StepResult:
+    def step(self, loader: Batches, lr: float, cosines: bool = False) -> StepResult:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
         # Draw and load. Tasks apart cost the same where every example belongs to one task, as the
         # tasks' graphs are disjoint; rows that several tasks have labels for are passed once.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -43,6 +43,8 @@ SPARSE = 0.5  # passes over all the rows, below which keeping states is not wort
 
 class Trainer:
     """One run from where it stands to its end."""
+
+    verb: ClassVar[str] = "train"
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class Trainer:
         )  # fmt: skip
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
-        self.loop = Loop(writer, display, processes, len(self.schedules))
+        self.loop = Loop(writer, display, processes, len(self.schedules), self.verb)
         self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:

@@ -116,7 +116,7 @@ const milliseconds = (number) => `${number < 10 ? number.toFixed(1) : number.toF
 
 function drawAnswers(read, answers, paired) {
   const [whole, ...each] = read.map(({ title, text }, number) => {
-    const cards = Object.entries(answers[number]).map(([name, answer]) => card(name, answer));
+    const cards = Object.entries(answers[number]).map(([name, answer]) => card(name, answer, text));
     if (!paired) cards.push(...names(2).map(missing));
     const words = title && typeof text === "string" ? make("span", {}, ` ${shorten(text)}`) : null;
     return make(
@@ -132,9 +132,21 @@ function drawAnswers(read, answers, paired) {
   if (place.getBoundingClientRect().top > innerHeight - 120) place.scrollIntoView({ block: "center" });
 }
 
-function card(name, answer) {
+/** By its kind: what a card says in a word, and its body. */
+const kinds = {
+  classify: (answer, task) => [answer.label, bars(answer, task.labels, [answer.label])],
+  ordinal: (answer, task) => [answer.label, bars(answer, task.labels, [answer.label])],
+  multilabel: (answer, task) => [answer.labels.join(", ") || "none", bars(answer, task.labels, answer.labels)],
+  regress: (answer, task) => [answer.value.toFixed(2), task.range ? scale(answer.value, task.range) : []],
+  tag: (answer, task, text) => [
+    answer.spans.length === 1 ? "1 span" : `${answer.spans.length} spans`,
+    [marked(text, answer.spans, task.labels)],
+  ],
+};
+
+function card(name, answer, text) {
   const task = facts.tasks[name];
-  const { said, body } = shown(task, answer);
+  const [said, body] = kinds[task.kind](answer, task, text);
   const head = make("header", {}, make("h3", {}, name), make("span", { class: "said" }, said));
   const cut = answer.cut
     ? make("p", { class: "pale cut" }, `Only the first ${facts.longest} tokens were read.`)
@@ -145,22 +157,26 @@ function card(name, answer) {
   return node;
 }
 
-/** What an answer says, and the picture of it, by the kind of its task. */
-function shown(task, answer) {
-  switch (task.kind) {
-    case "regress":
-      return { said: answer.value.toFixed(2), body: task.range ? scale(answer.value, task.range) : [] };
-    case "multilabel":
-      return { said: answer.labels.join(", ") || "none", body: bars(answer, task.labels, answer.labels) };
-    default:
-      return { said: answer.label, body: bars(answer, task.labels, [answer.label]) };
-  }
-}
-
 function missing(name) {
   const head = make("header", {}, make("h3", {}, name));
   const words = make("p", {}, "Needs a second text.");
   return make("article", { class: "panel card", "data-task": name }, head, words);
+}
+
+/** The text with its spans marked; offsets count characters, of which some are two to JavaScript. */
+function marked(text, spans, labels) {
+  const signs = [...text];
+  const part = (start, end) => signs.slice(start, end).join("");
+  const nodes = [];
+  let at = 0;
+  for (const { start, end, label, score } of spans) {
+    const share = `${(100 * score).toFixed(0)}\u00a0%`;
+    const mark = make("mark", { title: `${label}, ${share}` }, part(start, end), make("small", {}, label));
+    mark.style.setProperty("--turn", labels.indexOf(label) / labels.length);
+    nodes.push(part(at, start), mark);
+    at = end;
+  }
+  return make("p", { class: "marked" }, ...nodes, part(at, signs.length));
 }
 
 function bars(answer, labels, held) {
