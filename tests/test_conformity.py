@@ -35,6 +35,7 @@ from bough.runs.run_dir import Run
 from bough.scoring.pseudo_values import pseudo_values
 from bough.serve.schemas import response_type
 from bough.serve.task_info import describe
+from bough.spans.schemes import Span
 
 ROWS = {"train": 60, "dev": 40}
 # Of each kind a task: its settings, and what is in the cell of row i.
@@ -45,6 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "multilabel": {"kind": "multilabel", "separator": "|"},
     "columns": {"kind": "multilabel", "label": ["red", "green", "blue"], "metric": "auroc"},
     "pairs": {"kind": "classify", "text": ["text", "other"], "metric": "f1-weighted"},
+    "tag": {"kind": "tag"},
 }
 KIND_OF = {name: settings["kind"] for name, settings in SETTINGS.items()}
 
@@ -57,6 +59,7 @@ def cells(i: int) -> dict[str, Any]:
         "multilabel": "" if i % 2 else "|".join(("a", "b", "c")[: i // 2 % 4]) or "[]",
         "red": i % 2, "green": i % 3 % 2, "blue": int(i % 5 < 2),
         "pairs": ("entailment", "neutral", "contradiction")[i // 2 % 3],
+        "tag": json.dumps([{"start": 0, "end": 2, "label": ("X", "Y")[i % 2]}] if i % 3 else []),
     }  # fmt: skip
 
 
@@ -71,7 +74,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             out = csv.DictWriter(file, ["text", "other", *cells(0)])
             out.writeheader()
             for i in range(start, start + size):
-                out.writerow({"text": texts[i], "other": texts[-i - 1], **cells(i)})
+                text = f"We {texts[i]}"  # whose first word is marked
+                out.writerow({"text": text, "other": texts[-i - 1], **cells(i)})
         start += size
     return folder
 
@@ -120,7 +124,11 @@ def asked(name: str, model: MultiTaskModel) -> list[Any]:
 
 def close(one: Answer, other: Answer) -> bool:
     """The same in words, and nearly the same in numbers."""
-    same = (one.label, one.labels, one.cut) == (other.label, other.labels, other.cut)
+    words = [
+        (a.label, a.labels, a.cut, *((s.start, s.label) for s in a.spans or ()))
+        for a in (one, other)
+    ]
+    same = words[0] == words[1]
     mine, theirs = ({**(a.probabilities or {}), "": a.value or 0.0} for a in (one, other))
     return same and mine == pytest.approx(theirs, rel=1e-4, abs=1e-4)
 
@@ -160,11 +168,12 @@ def test_it_answers_in_the_form_of_its_kind(name: str, model: MultiTaskModel) ->
                 assert answer.labels == held
             case "regress":
                 assert answer.value is not None
+            case "tag":
+                assert answer.spans is not None
         sent = {"answers": [{name: answer.plain()}]}
         assert TypeAdapter(every).validate_python(sent).model_dump() == sent
     told = describe(model, "m")["tasks"][name]
     assert told["kind"] == task.kind
-    assert "probabilities" in str(every.model_json_schema()) or task.kind == "regress"
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -180,7 +189,7 @@ def test_its_answers_are_kept_and_judged(name: str, runs: list[Run], model: Mult
     low, high = scores["interval"]
     assert low <= value <= high
     assert ("ece" in scores) == bool(task.labels)
-    assert kept.word(kept.truth[0])
+    assert kept.word(kept.truth[1])
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -195,6 +204,10 @@ def test_it_is_the_same_saved_and_exported(
     for other in (alone, exported):
         assert all(map(close, (a[name] for a in other.predict(texts, name)), expected))
     alone.save(tmp_path / "alone")
+    if KIND_OF[name] == "tag":
+        with pytest.raises(bough.UserError, match="a tag task has no form in transformers"):
+            write_transformers(tmp_path / "alone", tmp_path / "theirs", name)
+        return
     write_transformers(tmp_path / "alone", tmp_path / "theirs", name)
     config = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert list(config["id2label"].values()) == list(model.tasks[name].labels or ("value",))
@@ -223,7 +236,8 @@ def test_labelled_rows_judge_it(name: str, runs: list[Run], table: Path) -> None
     kept = runs[0].scores["dev"]["tasks"][name]
     metric = kept["metric"]
     assert found.scores["tasks"][name][metric] == pytest.approx(kept[metric], abs=1e-5)
-    assert (name in found.classes) == (KIND_OF[name] != "regress")
+    assert (name in found.classes) == (KIND_OF[name] not in ("regress", "tag"))
+    assert (name in found.spans) == (KIND_OF[name] == "tag")
     assert (name in found.confusion) == (KIND_OF[name] in ("classify", "ordinal"))
 
 
@@ -245,7 +259,9 @@ def test_all_kinds_are_compared_and_reported(runs: list[Run], comparison: Compar
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_is_written_is_read_again(name: str, model: MultiTaskModel) -> None:
     reader = label_cells(model.tasks[name])
-    some: dict[str, list[Any]] = {"regress": [1.5, -20.0], "multilabel": [(), (0, 2)]}
+    some: dict[str, list[Any]] = {
+        "regress": [1.5, -20.0], "multilabel": [(), (0, 2)], "tag": [(), (Span(0, 2, "X"),)]
+    }  # fmt: skip
     labels = some.get(KIND_OF[name], [0, 1])
     if name != "columns":  # which have no cell of their own
-        assert [reader.read(reader.written(label)) for label in labels] == labels
+        assert [reader.read(reader.written(label), "We saw") for label in labels] == labels

@@ -56,7 +56,7 @@ def test_overrides(write: Write) -> None:
         ("training.epochs=0", "training.epochs is 0; expected a number greater than or equal to 1"),
         (
             "tasks.sst.kind=clasify",
-            "expected 'classify', 'regress', 'ordinal' or 'multilabel'; did you mean 'classify'?",
+            "'multilabel' or 'tag'; did you mean 'classify'?",
         ),
         ("device=gpu", "device is 'gpu'. Where to compute: auto, cpu, cuda, cuda:N or mps."),
     ],

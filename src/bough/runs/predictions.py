@@ -108,9 +108,8 @@ class Answers:
             case "regress":
                 return f"{value:g}"
             case "tag":
-                return (
-                    ", ".join(f"{span.label} {span.start}-{span.end}" for span in value) or "none"
-                )
+                spans = (f"{span.label} {span.start}-{span.end}" for span in value)
+                return ", ".join(spans) or "none"
             case _:
                 assert_never(self.kind)
 
