@@ -178,8 +178,8 @@ class Task(Consistent):
     metric: Metric = Field(
         "auto",
         description="The score that counts; auto is accuracy of classes, kappa of those in an "
-        "order, f1-micro of labels, pearson of numbers, entity_f1 of spans. rmse has a minus, so that "
-        "more is better.",
+        "order, f1-micro of labels, pearson of numbers, entity_f1 of spans. rmse has a minus, so "
+        "that more is better.",
     )
     weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
     teacher: Teachers = Field(
