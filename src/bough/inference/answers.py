@@ -159,10 +159,8 @@ def in_words(task: Task) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_rounded(vars(part)) for part in value]
+    if isinstance(value, tuple):  # of labels, or of spans
+        return [part if isinstance(part, str) else _rounded(vars(part)) for part in value]
     if isinstance(value, Mapping):
         return {name: _rounded(share) for name, share in value.items()}
-    if isinstance(value, tuple):
-        return list(value)
     return round(value, 6) if isinstance(value, float) else value
