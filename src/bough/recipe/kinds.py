@@ -46,7 +46,7 @@ KINDS: Mapping[Kind, KindRules] = {
     ),
     "regress": KindRules(
         answer="a number",
-        losses=("mse", "mae", "huber"),
+        losses=("mse", "mae", "huber", "pearson"),
         metrics=("pearson", "spearman"),
         more_metrics=("rmse",),
         keys=("range", "scale"),

@@ -24,7 +24,7 @@ Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
 Pooling = Literal["auto", "pooler", "cls", "mean", "words"]
 Head = Literal["linear", "mlp", "cosine", "cosine-linear", "cosine-sigmoid"]
-Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "ordinal"]
+Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "pearson", "ordinal"]
 Metric = Literal[
     "auto", "accuracy", "f1", "f1-micro", "f1-weighted", "mcc", "auroc", "kappa", "pearson",
     "spearman", "rmse", "entity_f1", "precision", "recall",
@@ -87,12 +87,13 @@ class Task(Consistent):
         + "."
     )
     text: Annotated[str | tuple[str, str], BeforeValidator(_text)] = Field(
-        description="The column that holds the text, or a pair of columns for a pair of texts."
+        description="The column that holds the text, or a pair of columns for a pair of texts; "
+        "left out in a tag task it is `text`."
     )
     label: Annotated[str | tuple[str, ...], BeforeValidator(_label)] = Field(
         "label",
-        description="The column that holds the label; of a multilabel task also a list of columns "
-        "with 0 or 1, one for each label.",
+        description="The column that holds the label; in a tag task, left out, it is `spans`; of a "
+        "multilabel task also a list of columns with 0 or 1, one for each label.",
     )
     train: Source | None = Field(
         None, description="Rows to learn from: a file, a hub set, or rows written out."
@@ -165,14 +166,16 @@ class Task(Consistent):
         description="The tags that a tag task's head tells apart: begin and inside (bio), or end "
         "and single word, too (bioes); files may have any.",
     )
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing of a classify task.")
+    smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Label smoothing of a classify or tag task."
+    )
     class_weights: ClassWeights | None = Field(
         None, description="Weight of each class in the loss: balanced, or {class: weight}."
     )
     temperature: float | None = Field(
         None,
         gt=0,
-        description="Softens the probabilities of a classify task (above 1) or sharpens them; left "
+        description="Softens the probabilities of classes or tags (above 1) or sharpens them; left "
         "out, it is fitted to the dev rows at the end of training. No answer changes by it.",
     )
     metric: Metric = Field(
