@@ -136,7 +136,7 @@ def test_the_surveys_of_quality(path: Path, budget: str, data: Path) -> None:
     shape = replace(tiny.shape(), layers=6, width=384, heads=12)
     lengths = set()
     for recipe in found:
-        plan_of(recipe.plan, {n: t for n, t in recipe.tasks.items()}, shape)
+        plan_of(recipe.plan, recipe.tasks, shape)
         phases = recipe.training.phases
         lengths.add(phases[-1].steps if phases else recipe.training.steps)
     assert len(lengths) == 1
