@@ -22,8 +22,8 @@ from bough.data.prepared.columns import Column, Ints
 from bough.data.prepared.part import GOOD, UNLABELLED, Faults, Reading, Use, hashes
 from bough.data.prepared.streams import Stream, stream
 from bough.data.prepared.table import PreparedTable, prepare
-from bough.data.prepared.task_tables import TaskTables
-from bough.data.tables import Skipped, Table, Wanted
+from bough.data.prepared.task_tables import TaskTables, wanted_by
+from bough.data.tables import Skipped, Table
 from bough.errors import UserError, listed, nearest
 from bough.recipe.sources import Source
 from bough.recipe.tasks import SPLITS, Split, Task
@@ -163,13 +163,12 @@ def read(
     """Rows from anywhere for a task whose classes are known, as `predict` and `eval` need them."""
     if not task.settled and labels != "ignored":
         raise RuntimeError("the classes of this task are not known yet: rows.load finds them")
-    wanted = Wanted(task.columns, task.label, task.rules.classes)
     tasks = {} if labels == "ignored" else {name: task}
     reading = Reading(
         task.columns, tasks, task.twin, gaps=(name,) if gaps else (), marked=task.kind == "tag"
     )
     try:
-        table = prepare(stream(source, wanted, root, "the rows given"), reading)
+        table = prepare(stream(source, wanted_by({name: task}), root, "the rows given"), reading)
     except UserError as error:
         raise UserError(f"task {name!r}: {error}") from None
     return rows_of(name, table, policy, labels, task)
@@ -223,7 +222,7 @@ def rows_of(
     mine = table.labels.get(name)
     task = task or (mine.task if mine else None)
     assert task is not None
-    _check_columns(name, table, (*task.columns, *([task.label] if use == "needed" else ())))
+    _check_columns(name, table, (*task.columns, *(task.label_columns if use == "needed" else ())))
     status = np.zeros(len(table.lines), np.int8) if mine is None else mine.status
     labelled = mine is not None and (use == "needed" or bool((status != UNLABELLED).any()))
     faults = table.faults

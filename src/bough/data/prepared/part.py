@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from bough.data.label_cells import CellError, label_cells
 from bough.data.prepared.columns import Ints, joined
+from bough.data.prepared.unread_cells import cell_key
 from bough.data.tables import Skipped, Table
 from bough.data.tokens import tokenise
 from bough.errors import shorten
@@ -27,7 +28,7 @@ from bough.spans.cells import text_of as joined_words
 Use = Literal["needed", "optional", "ignored"]  # what becomes of a split's labels
 GOOD, UNLABELLED, BAD = range(3)  # what a task has of a row
 NAMED = 1000  # bad rows of a table that are kept by what is wrong with them; others are counted
-KINDS: Mapping[str, Any] = {"classify": np.int64, "regress": np.float64}  # others' labels are JSON
+KINDS: Mapping[str, Any] = {"classify": np.int64, "ordinal": np.int64, "regress": np.float64}
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,15 @@ class PartReader:
 
     def _labels(self, name: str, task: Task, table: Table, usable: Ints) -> Labels:
         cells = self.cells[name]
-        given = table.columns.get(task.label)
-        if given is None:
-            given = [None] * len(table.lines)
+        nothing = [None] * len(table.lines)
+        columns = [table.columns.get(column, nothing) for column in task.label_columns]
+        several = not isinstance(task.label, str)
+        given = list(zip(*columns, strict=True)) if several else columns[0]
         if len(usable) < len(given):
             given = [given[n] for n in usable]
         if not task.settled:
             places: dict[tuple[type, Any], int] = {}
-            keys = [(type(c), c if c.__hash__ else repr(c)) for c in given]
+            keys = map(cell_key, given)
             values = np.array([places.setdefault(k, len(places)) for k in keys], np.int64)
             _, first = np.unique(values, return_index=True)
             return Labels(np.zeros(0, np.int8), values, [given[n] for n in first])
@@ -162,13 +164,13 @@ class PartReader:
             missing, text = next(turn)
             return None if gaps and missing else cells.read(cell, text)
 
-        made = _converted(table, task.label, given, read, found, lines)
+        made = _converted(table, ", ".join(task.label_columns), given, read, found, lines)
         empty = [fault for n, fault in found.items() if status[n] == UNLABELLED]
         faults = [fault for n, fault in found.items() if status[n] != UNLABELLED]
         status[[n for n in found if status[n] != UNLABELLED]] = BAD
         kind = KINDS.get(task.kind)
         if kind is None:
-            return Labels(status, [json.dumps(label) for label in made], None, faults, empty)
+            return Labels(status, [json.dumps(label or ()) for label in made], None, faults, empty)
         values = np.array([0 if label is None else label for label in made], kind)
         return Labels(status, values, None, faults, empty)
 
@@ -241,7 +243,7 @@ def _encodable(text: str) -> None:
 
 def _ids(reading: Reading, table: Table, usable: Ints) -> list[str] | None:
     """What the column `id` says; None where there is none."""
-    labels = {task.label for task in reading.tasks.values()}
+    labels = {column for task in reading.tasks.values() for column in task.label_columns}
     if "id" not in table.columns or "id" in reading.columns or "id" in labels:
         return None
     cells = table.columns["id"]

@@ -239,7 +239,7 @@ class _Making:
         arrays = {"lines": self.store.finish("lines", np.int64)}
         tasks = dict(self.reading.tasks)
         for name, unread in self.unread.items():
-            needed = {tasks[name].label, *self.reading.columns}
+            needed = {*tasks[name].label_columns, *self.reading.columns}
             if self.rows and needed <= {*last.names}:  # else there is nothing to find
                 tasks[name] = self._settle(name, tasks[name], unread, last, arrays["lines"])
         facts = {
@@ -292,11 +292,11 @@ class _Making:
                 why[place] = str(fault)
                 status[place] = UNLABELLED if cells.missing(cell) else BAD
         of_rows = status[codes]
-        wrong = np.isin(codes, list(why))
+        wrong, column = np.isin(codes, list(why)), ", ".join(task.label_columns)
         for faults, kind in ((self.label_faults[name], BAD), (self.empty[name], UNLABELLED)):
             rows = np.flatnonzero(wrong & (of_rows == kind))
             faults.named = [
-                Skipped(last.source, int(lines[n]), task.label, shorten(cell), why[int(codes[n])])
+                Skipped(last.source, int(lines[n]), column, shorten(cell), why[int(codes[n])])
                 for n in rows[:NAMED]
                 for cell in [unread.cells[codes[n]]]
             ]
@@ -304,7 +304,7 @@ class _Making:
         self.store.add(f"{name} status", np.int8, of_rows)
         number = KINDS.get(task.kind)
         if number is None:
-            self._add_labels(name, [json.dumps(labels[code]) for code in codes])
+            self._add_labels(name, [json.dumps(labels[code] or ()) for code in codes])
         else:
             self._add_labels(name, np.array(labels, number)[codes])
         return task
@@ -341,7 +341,9 @@ def _table(
         settled = task.model_copy(update={key: getattr(known, key) for key in told["task"]})
         column: Column[Any] = Numbers(arrays[f"{name} labels"])
         if task.kind not in KINDS:
-            column = Objects(_strings(arrays, f"{name} labels"), _spans)
+            column = Objects(
+                _strings(arrays, f"{name} labels"), _spans if task.kind == "tag" else tuple
+            )
         status = arrays[f"{name} status"]
         faults, empty = (_from_json(told[which], source) for which in ("faults", "empty"))
         labels[name] = TaskLabels(settled, status, column, faults, empty)
@@ -375,7 +377,7 @@ def _kept(cache: DiskCache, key: str, stream: Stream, reading: Reading) -> Prepa
 
 
 def _spans(label: Any) -> Any:
-    return None if label is None else tuple(Span(*span) for span in label)
+    return tuple(Span(*span) for span in label or ())
 
 
 def _strings(arrays: dict[str, Array], name: str) -> Strings:

@@ -79,16 +79,24 @@ class TaskTables:
     def _prepare(
         self, tasks: Mapping[str, Task], source: Source, reading: Reading, split: Split
     ) -> PreparedTable:
-        name, task = next(iter(tasks.items()))
-        more = [t.label for t in tasks.values() if t.label != task.label]
-        wanted = Wanted((*task.columns, *dict.fromkeys(more)), task.label, task.rules.classes)
+        name = next(iter(tasks))
         try:
-            rows = stream(source, wanted, self.root, f"tasks.{name}.{split}")
+            rows = stream(source, wanted_by(tasks), self.root, f"tasks.{name}.{split}")
             return prepare(rows, reading, self.watch, self.tokenizer)
         except UserError as error:
             if str(error).startswith("task "):
                 raise
             raise UserError(f"task {name!r}: {error}") from None
+
+
+def wanted_by(tasks: Mapping[str, Task]) -> Wanted:
+    """The columns that tasks on one table read."""
+    first = next(iter(tasks.values()))
+    if isinstance(first.label, str):
+        more = [c for task in tasks.values() for c in task.label_columns if c != first.label]
+        return Wanted((*first.columns, *dict.fromkeys(more)), first.label, first.rules.classes)
+    labels = dict.fromkeys(column for task in tasks.values() for column in task.label_columns)
+    return Wanted((*first.columns, *labels), "", False)
 
 
 def _same(task: Task, other: Task, split: Split) -> bool:

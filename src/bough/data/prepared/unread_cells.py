@@ -23,7 +23,7 @@ class UnreadCells:
         """Those of a part, and which of them each of its rows has."""
         places = []
         for cell in cells:
-            key = (type(cell), cell if cell.__hash__ else repr(cell))
+            key = cell_key(cell)
             if self._places.setdefault(key, len(self.cells)) == len(self.cells):
                 self.cells.append(cell)
             places.append(self._places[key])
@@ -31,6 +31,11 @@ class UnreadCells:
 
     def codes(self) -> NDArray[np.int32]:
         return np.concatenate([*self._codes, np.zeros(0, np.int32)])
+
+
+def cell_key(cell: Any) -> tuple[type, Any]:
+    """Equal for cells that are alike; a number is none of a text, nor of another kind."""
+    return type(cell), cell if isinstance(cell, str | int | float) else repr(cell)
 
 
 class Repeated(Column[Any]):
