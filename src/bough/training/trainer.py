@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -310,7 +311,13 @@ class Trainer:
         """How it was trained, in a few words for the card."""
         training = self.recipe.training
         keys = ("batch", "lr", "sampling", "combine", "weighting", "seed")
-        processor = self.writer.run.environment["processor"]
-        return {
-            "steps": steps, **{key: getattr(training, key) for key in keys}, "processor": processor
-        }  # fmt: skip
+        said: dict[str, Any] = {"steps": steps, **{key: getattr(training, key) for key in keys}}
+        teachers = {  # by their own names, without the folders of this machine
+            name: " and ".join(Path(teacher.source).name for teacher in task.teacher)
+            for name, task in self.recipe.tasks.items()
+            if task.teacher
+        }
+        if teachers:
+            taught = "; ".join(f"{name} by {who}" for name, who in teachers.items())
+            said["taught"] = f"{taught} (weight {training.distil.weight:g})"
+        return said | {"processor": self.writer.run.environment["processor"]}
