@@ -7,11 +7,16 @@ from torch import nn
 from bough.model.families.modernbert import ModernBertEmbeddings, ModernBertLayer
 from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.transformer import Embeddings, Layer, Pooler
+from bough.parts_of_speech.taggers import TAGS
 from bough.plan.encoder_shape import Shape
 
 
 def embeddings(shape: Shape) -> EmbeddingsModule:
-    return ModernBertEmbeddings(shape) if shape.network == "modernbert" else Embeddings(shape)
+    kind = ModernBertEmbeddings if shape.network == "modernbert" else Embeddings
+    module: EmbeddingsModule = kind(shape)
+    if shape.tagger:
+        module.tags = nn.Embedding(len(TAGS), shape.width)
+    return module
 
 
 def layer(shape: Shape, number: int) -> LayerModule:

@@ -29,6 +29,11 @@ class EmbeddingsModule(nn.Module):
     """Ids, segments and positions, each [tokens] -> [tokens, d]."""
 
     words: nn.Embedding
+    tags: nn.Embedding | None  # of parts of speech: added to what comes out
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_module("tags", None)
 
     def forward(
         self, ids: Tensor, types: Tensor, positions: Tensor, dropout: DropoutGenerator | None
