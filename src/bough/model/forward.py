@@ -147,7 +147,7 @@ class PackedForward:
                     table = table.detach() if use.grad == "through" else table
                     rows = rows + F.embedding(tags[0], table)
                 streams = group.streams
-                if module.position_table() is not None:
+                if module.relative is not None:
                     origin = (use.cell.key, use.grad)
                     streams = tuple(s._replace(origin=origin) for s in streams)
                 return Group(streams, rows)
@@ -183,7 +183,6 @@ class PackedForward:
         embeddings = self.cells[key]
         assert isinstance(embeddings, EmbeddingsModule)
         table = embeddings.position_table()
-        assert table is not None
         return table.detach() if grad else table
 
     def _adapters(self, row: int, streams: Sequence[Stream]) -> SegmentAdapters | None:

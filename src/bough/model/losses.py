@@ -253,6 +253,9 @@ class Number(OutputForm):
                 return F.mse_loss(outputs[:, 0], truth, reduction="none")
             case "mae":
                 return F.l1_loss(outputs[:, 0], truth, reduction="none")
+            case "pearson":
+                squares = F.mse_loss(outputs[:, 0], truth, reduction="none")
+                return squares + _uncorrelated(outputs[:, 0], truth)
             case _:
                 return F.huber_loss(outputs[:, 0], truth, reduction="none", delta=_HUBER)
 
@@ -270,6 +273,13 @@ class Number(OutputForm):
 def tempered(probabilities: Tensor, temperature: float) -> Tensor:
     """The probabilities at this temperature: their order is the same."""
     return (probabilities.clamp(min=SMALLEST).log() / temperature).softmax(1)
+
+
+def _uncorrelated(predicted: Tensor, truth: Tensor) -> Tensor:
+    """Terms whose mean is 1 - r, Pearson's of these examples; nearly 1 where one is constant."""
+    a, b = (x - x.mean() for x in (predicted, truth))
+    spread = (a.square().mean() * b.square().mean()).clamp(min=1e-6).sqrt()
+    return 1 - a * b / spread
 
 
 def _binary(logits: Tensor, truth: Tensor, smoothing: float) -> Tensor:

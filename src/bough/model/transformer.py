@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from bough.model.attention import Layout, self_attention, unchanged
 from bough.model.dropout import DropoutGenerator, drop
-from bough.model.families.parts import EmbeddingsModule, LayerAdapters, LayerModule
+from bough.model.families.parts import Attention, EmbeddingsModule, LayerAdapters, LayerModule
 from bough.plan.encoder_shape import Shape
 
 
@@ -45,8 +45,9 @@ class Embeddings(EmbeddingsModule):
         x = drop(self.norm(x), dropout)
         return x if self.project is None else self.project(x)
 
-    def position_table(self) -> Tensor | None:
-        return None if self.relative is None else self.relative.weight
+    def position_table(self) -> Tensor:
+        assert self.relative is not None
+        return self.relative.weight
 
 
 ACTIVATION = {
@@ -90,6 +91,20 @@ class RecomputedLinear(torch.autograd.Function):
         return d_x, d_weight, d_bias, None
 
 
+def plain_attention(
+    h: Tensor,
+    first: Tensor | None,
+    qkv: nn.Linear,
+    layout: Layout,
+    heads: int,
+    dropout: DropoutGenerator | None,
+    adapters: LayerAdapters | None,
+) -> Tensor:
+    """BERT's: [tokens, d] -> [tokens, d], or with `first` [texts, d]."""
+    matrix = unchanged if adapters is None else adapters.matrix
+    return self_attention(h, first, qkv, layout, heads, dropout, matrix)
+
+
 class Layer(LayerModule):
     """Attention and feed-forward, each with residual and norm: [tokens, d] -> [tokens, d].
 
@@ -97,9 +112,10 @@ class Layer(LayerModule):
     which reads [CLS] needs of the last layer.
     """
 
-    def __init__(self, shape: Shape):
+    def __init__(self, shape: Shape, attention: Attention = plain_attention):
         super().__init__()
         d = shape.width
+        self.attention = attention
         self.heads = shape.heads
         self.activation = ACTIVATION[shape.activation]
         self.qkv = nn.Linear(d, 3 * d)
@@ -119,7 +135,7 @@ class Layer(LayerModule):
     ) -> Tensor:
         first = h[layout.on(h.device).starts] if cls_only else None
         matrix = unchanged if adapters is None else adapters.matrix
-        mixed = self_attention(h, first, self.qkv, layout, self.heads, dropout, matrix)
+        mixed = self.attention(h, first, self.qkv, layout, self.heads, dropout, adapters)
         x = h if first is None else first
         m = self.norm1(x + drop(matrix("o", mixed, self.out(mixed)), dropout))
         up = matrix("i", m, self.up(m))

@@ -40,7 +40,7 @@ KINDS: Mapping[Kind, KindRules] = {
     ),
     "regress": KindRules(
         answer="a number in a range",
-        losses=("mse", "mae", "huber"),
+        losses=("mse", "mae", "huber", "pearson"),
         metrics=("pearson", "spearman"),
         keys=("range",),
         found="range",

@@ -20,13 +20,14 @@ from bough.data.loader import MicroBatch
 from bough.data.packing import Pack
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
+from bough.model.families.parts import EmbeddingsModule
 from bough.model.network import Network
 from bough.plan.plan import Cell
 from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
 from bough.training.objective.objective import Objective
-from bough.training.weight_average import WeightAverage
+from bough.training.weight_average import averaged
 
 
 class NotFiniteError(ArithmeticError):
@@ -75,7 +76,8 @@ class Stepper:
             dropout = np.random.SeedSequence([*seed, processes.rank]).generate_state(1)[0]
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
-        self.objective = Objective(network.tasks, examples, training)
+        moving = [part for part in network.modules() if isinstance(part, EmbeddingsModule)]
+        self.objective = Objective(network.tasks, examples, training, self.dropout, moving)
         words = network.lookups()
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
@@ -104,7 +106,13 @@ class Stepper:
             head_lr=training.head_lr,
             adapter_lr=training.adapter_lr,
         )
-        self.average = WeightAverage(self.parameters, training.ema) if training.ema else None
+        self.average = averaged(self.parameters, training)
+        self.run_share = 0.0
+
+    def begin(self, done: float) -> None:
+        """The next step is one before which this share of the run is done."""
+        self.objective.begin(done)
+        self.run_share = done
 
     def step(self, loader: Batches, lr: float, cosines: bool = False) -> StepResult:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
@@ -148,7 +156,7 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         self.weighting.learn(self._again(step, before) if self.weighting.looks_back else None)
         if self.average is not None:
-            self.average.update()
+            self.average.update(self.run_share)
         all_tokens = round(tokens_of_all)
         return StepResult(losses, all_tokens, lr, norm, weights, coefficients, compared)
 
