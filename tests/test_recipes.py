@@ -12,6 +12,7 @@ import pytest
 from bough.model.network import plan_of
 from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Hub
+from bough.survey.spec import Survey
 from bough.training.train import train
 from tests import folders, tiny
 
@@ -91,6 +92,29 @@ def test_a_system_is_as_it_was_printed(
     }[name]
 
 
+@pytest.mark.parametrize("plan", ["separate", "separate, frozen"])
+def test_single_tasks(
+    plan: str, data: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in ("train", "dev"):
+        lines = (data / f"ids-sst-{split}.csv").read_text(encoding="utf-8").splitlines()
+        rows = [line.rpartition("\t")[0] for line in lines[1:]]
+        reviews = [f"{row} {'and so on ' * 30}\t{i % 2}" for i, row in enumerate(rows)]
+        file = tmp_path / f"ids-cfimdb-{split}.csv"
+        file.write_text("\n".join([lines[0], *reviews]) + "\n", encoding="utf-8")
+        (tmp_path / f"ids-sst-{split}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    monkeypatch.setenv("BOUGH_DATA", str(tmp_path))
+    file = ROOT / "recipes" / "single.yaml"
+    head = file.read_text(encoding="utf-8").split("\nencoder:")[0]
+    assert "The score to expect. Printed (bert-base; sst)" in head
+    for quoted, plain in re.findall(r"--set (?:'([^']+)'|(\S+))", head):
+        Recipe.read(file, [quoted or plain])
+    overrides = [f"encoder={tiny_folder}", f"plan={plan}", "training.steps=3"]
+    run = train(file, tmp_path / "run", overrides)
+    assert set(run.scores["dev"]["tasks"]) == {"sst", "cfimdb"}
+    assert run.recipe().max_length == 512
+
+
 def test_the_tables_of_options_are_true() -> None:
     spec = importlib.util.spec_from_file_location("options", ROOT / "docs" / "options.py")
     assert spec is not None
@@ -116,6 +140,44 @@ def test_the_courses_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert list(recipe.tasks) == ["sst", "quora", "sts"]
     assert (recipe.rows, recipe.plan, recipe.root) == ("skip", "split@3", tmp_path.resolve())
     assert recipe.training.lr == 5e-5
+
+
+QUALITY = sorted((ROOT / "recipes" / "quality").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", QUALITY, ids=lambda p: p.name)
+@pytest.mark.parametrize("budget", ["small", "full", "smoke"])
+def test_the_surveys_of_quality(path: Path, budget: str, data: Path) -> None:
+    """Every cell is a recipe, its plan fits MiniLM, and all cells have as many steps for the three
+    tasks that count."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BOUGH_DATA", str(data))
+        survey = Survey.read(path).resolved(budget)
+        found = [spec.recipe for spec in survey.run_specs()]
+    assert len(found) == len(survey.cells) * len(survey.seeds)
+    assert len(survey.seeds) == (1 if budget == "smoke" else 3)
+    shape = replace(tiny.shape(), layers=6, width=384, heads=12)
+    lengths = set()
+    for recipe in found:
+        plan_of(recipe.plan, recipe.tasks, shape)
+        phases = recipe.training.phases
+        lengths.add(phases[-1].steps if phases else recipe.training.steps)
+    assert len(lengths) == 1
+
+
+def test_the_best_recipe_has_a_teacher_for_each_task(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found beside the recipe, of the same rows, classes and form."""
+    monkeypatch.setenv("BOUGH_DATA", str(data))
+    monkeypatch.chdir(data)
+    best = Recipe.read(ROOT / "recipes" / "best_minilm.yaml")
+    for name, task in best.tasks.items():
+        (teacher,) = task.teacher
+        assert teacher.recipe == str(ROOT / "recipes" / "teachers" / f"{name}.yaml")
+        theirs = Recipe.read(teacher.recipe).tasks[name]
+        for key in ("kind", "text", "label", "train", "dev", "range"):
+            assert getattr(theirs, key) == getattr(task, key)
 
 
 def test_the_recipe_of_hub_sets() -> None:
