@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from bough.errors import UserError
-from bough.export.folder import new_folder
+from bough.export.folder import check_leaves, new_folder
 from bough.export.remote_code import Tensors, carried, code, merged, output_form
 from bough.files import write_atomically
 from bough.inference.load import load_torch
@@ -71,6 +71,7 @@ def write_transformers(
     Returns what was written, and how it is loaded.
     """
     model = load_torch(source)
+    check_leaves(model.network.shape, "transformers")
     if task is not None and task not in model.tasks:
         raise model.unknown(task)
     if task is not None and not trunk and model.tasks[task].kind == "tag":
@@ -162,7 +163,12 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
 def _reading(task: Task) -> tuple[str, list[str]]:
     """What transformers calls such a task, and how its answer is read."""
     match task.kind:
-        case "classify":
+        case "multilabel":
+            return "multi_label_classification", [
+                "shares = model(**inputs).logits.sigmoid()[0].tolist()",
+                "answer = dict(zip(model.config.id2label.values(), shares))",
+            ]
+        case "classify" | "ordinal":
             return "single_label_classification", [
                 "shares = model(**inputs).logits.softmax(1)[0].tolist()",
                 "answer = dict(zip(model.config.id2label.values(), shares))",
@@ -264,7 +270,7 @@ def _check_form(network: Network, name: str) -> None:
         what = "reads the mean of the tokens"
     elif task.norm or task.project:
         what = f"has a {'norm' if task.norm else 'project'!r} before its head"
-    elif output_form(task) not in ("ce", "bce", "number"):
+    elif output_form(task) not in ("ce", "bce", "number", "multilabel"):
         what = f"has outputs for loss {task.loss_name!r}"
     elif task.twin:
         what = "encodes the two texts of a pair apart"
@@ -303,10 +309,9 @@ def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
     assert output is not None
     weight, bias = output.weight.detach().float().cpu(), output.bias.detach().float().cpu()
     if output_form(task) == "number":
-        assert task.range is not None
-        low, high = task.range
+        low, high = task.ends
         return weight * (high - low), bias * (high - low) + low
-    if task.loss_name == "bce":
+    if output_form(task) == "bce":
         weight = torch.cat([torch.zeros_like(weight), weight])
         bias = torch.cat([torch.zeros_like(bias), bias])
     temperature = task.temperature or 1.0
