@@ -16,6 +16,7 @@ from bough.data.checked_rows import Rows
 from bough.data.prepared.table import PreparedTable
 from bough.data.prepared.task_tables import plain_tokenizer
 from bough.data.tokens import Ints, Sequences, WordIndex, rows_of, tokenise
+from bough.parts_of_speech.taggers import Tagger
 from bough.recipe.tasks import Task
 from bough.spans.schemes import NO_WORD, Scheme, Span
 from bough.spans.words import as_objects
@@ -51,9 +52,16 @@ class Examples:
     labelled: Tensor | None = None  # which have a label, where not all do
 
     @classmethod
-    def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
+    def of(
+        cls,
+        task: Task,
+        rows: Rows,
+        tokenizer: Tokenizer,
+        longest: int,
+        tagger: Tagger | None = None,
+    ) -> Examples:
         alone = replace(rows, lines=list(range(len(rows))))
-        return examples_of({"": task}, {"": alone}, tokenizer, longest)[""]
+        return examples_of({"": task}, {"": alone}, tokenizer, longest, tagger)[""]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -129,7 +137,11 @@ def output_places(examples: Examples, chosen: Ints) -> Tensor:
 
 
 def examples_of(
-    tasks: Mapping[str, Task], rows: Mapping[str, Rows], tokenizer: Tokenizer, longest: int
+    tasks: Mapping[str, Task],
+    rows: Mapping[str, Rows],
+    tokenizer: Tokenizer,
+    longest: int,
+    tagger: Tagger | None = None,
 ) -> dict[str, Examples]:
     """The examples of tasks that read the same columns of one table: its texts are tokenised once,
     and each task has those that it has labels for."""
@@ -148,7 +160,7 @@ def examples_of(
         for line, parts in zip(part.lines, part.texts, strict=True):
             texts[place[line]] = parts
     apart: list[tuple[str, ...]] = [(text,) for pair in texts for text in pair]
-    sequences, cut = tokenise(apart if twin else texts, tokenizer, longest, tagging)
+    sequences, cut = tokenise(apart if twin else texts, tokenizer, longest, tagging, tagger)
     every = np.arange(len(sequences)).reshape(-1, 2 if twin else 1)
     out = {}
     for name, task in tasks.items():
