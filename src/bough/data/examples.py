@@ -147,7 +147,7 @@ def examples_of(
     and each task has those that it has labels for."""
     twin = next(iter(tasks.values())).twin
     table = next(iter(rows.values())).table
-    known = table is not None and all(part.table is table for part in rows.values())
+    known = tagger is None and all(part.table is table for part in rows.values())
     if known and table and table.tokens_of == (plain_tokenizer(tokenizer), longest, twin):
         return {name: _prepared(tasks[name], rows[name], table) for name in tasks}
     lines = sorted({line for part in rows.values() for line in part.lines})

@@ -66,9 +66,10 @@ class Trainer:
         plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
         longest = min(recipe.max_length, encoder.shape.longest)
         with processes.first_ahead(), preparing(display) as watch:
-            self.data = Data.gather(
-                recipe, tokenizer=encoder.tokenizer, longest=longest, watch=watch
-            )
+            # Parts of speech are found when the examples are made, and their tokens with them.
+            tagged = recipe.parts_of_speech or encoder.shape.tagger
+            words = None if tagged else encoder.tokenizer
+            self.data = Data.gather(recipe, tokenizer=words, longest=longest, watch=watch)
         self.model, notes = untrained_model(recipe, self.data, encoder)
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
