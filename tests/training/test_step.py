@@ -20,7 +20,7 @@ from bough.data.packing import collate
 from bough.data.tokens import Ints
 from bough.model.losses import loss
 from bough.recipe import methods
-from bough.recipe.recipe import Training
+from bough.recipe.training import Training
 from bough.training.step import NotFiniteError, Stepper
 from bough.training.train import train
 from tests import folders, tiny

@@ -1,10 +1,10 @@
 """The one place where texts look at their own tokens: attention over packed rows.
 
 A batch has no padding: its rows are the tokens of all texts, texts of equal length side by side.
-On the CPU a kernel of ours goes from text to text (`bough.native`). Where it is not to be had, such a
-*bucket* of equal lengths is attended as one dense batch, bucket after bucket, with its own backward
-(no copies to cut the rows apart). On CUDA many short ones would each be a kernel launch, so the rows
-are padded inside attention alone.
+On the CPU a kernel of ours goes from text to text (`bough.native`). Where it is not to be had, such
+a *bucket* of equal lengths is attended as one dense batch, bucket after bucket, with a backward of
+its own (no copies to cut the rows apart). On CUDA many short ones would each be a kernel launch, so
+the rows are padded inside attention alone.
 """
 
 from __future__ import annotations

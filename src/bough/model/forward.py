@@ -31,8 +31,8 @@ from bough.model.transformer import Embeddings, Layer, mean_of_texts
 from bough.native.norm import wide
 from bough.plan.plan import Cell
 
-# In bf16 a product's kernel is made for its number of rows, which takes longer than the product, and
-# is kept: so rows are rounded up to numbers that come again.
+# In bf16 a product's kernel is made for its number of rows, which takes longer than the product,
+# and is kept: so rows are rounded up to numbers that come again.
 ROUND_TO = 64
 
 Origin = tuple[str, str]  # key of the embeddings that gave the position bias (MPNet), and its grad

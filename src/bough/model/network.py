@@ -110,10 +110,15 @@ class Network(nn.Module):
         }
 
     def trunk(
-        self, pack: Pack, asked: Sequence[tuple[str, ...]], dropout: DropoutGenerator | None
+        self,
+        pack: Pack,
+        asked: Sequence[tuple[str, ...]],
+        dropout: DropoutGenerator | None,
+        routing: Routing | None = None,
     ) -> PackedForward:
         """A pass through the trunk, ready to run, for the tasks asked about each sequence."""
-        return PackedForward(self.routing, self.cells, pack, asked, dropout, self.narrow)
+        way = self.routing if routing is None else routing
+        return PackedForward(way, self.cells, pack, asked, dropout, self.narrow)
 
     def _outputs(
         self,

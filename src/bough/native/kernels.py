@@ -191,9 +191,7 @@ def _narrow(rows: Tensor) -> c_int64:
     return c_int64(rows.dtype == torch.bfloat16)
 
 
-def _call(
-    name: str, *arguments: Tensor | ctypes.Structure | ctypes._SimpleCData[object] | None
-) -> None:
+def _call(name: str, *arguments: object) -> None:
     """Call a kernel; tensors are passed by where they lie, and must be contiguous."""
     kernels = library()
     assert kernels is not None

@@ -38,7 +38,8 @@ class RowLinear(nn.Linear):
         return self.of(x, activation, None)
 
     def of(self, x: Tensor, activation: Activation | None, part: slice | None) -> Tensor:
-        weight, bias = self.weight, self.bias
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
         if part is not None:
             weight, bias = weight[part], None if bias is None else bias[part]
         if x.dtype == weight.dtype:

@@ -15,7 +15,6 @@ Precision = Literal["fp32", "bf16"]
 GAIN = 1.3  # bf16 must be so many times as fast: what is gained elsewhere is less
 ROUNDS = 5
 ROWS, WIDTH = 512, 768  # of the products that are timed: a few milliseconds each
-DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def fastest(device: torch.device) -> Precision:
@@ -24,8 +23,8 @@ def fastest(device: torch.device) -> Precision:
         return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
     if device.type != "cpu" or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return "fp32"
-    wide, narrow = (_seconds(DTYPES[name]) for name in ("fp32", "bf16"))
-    return "bf16" if wide > GAIN * narrow else "fp32"
+    gained = _seconds(torch.float32) / _seconds(torch.bfloat16)
+    return "bf16" if gained > GAIN else "fp32"
 
 
 def resolve(precision: str, device: torch.device) -> Precision:
@@ -33,6 +32,11 @@ def resolve(precision: str, device: torch.device) -> Precision:
     if precision == "auto":
         return fastest(device)
     return "bf16" if precision == "bf16" else "fp32"
+
+
+def narrow(precision: Precision) -> torch.dtype | None:
+    """What a network's rows are made, if they are not as its weights."""
+    return torch.bfloat16 if precision == "bf16" else None
 
 
 def _seconds(dtype: torch.dtype) -> float:

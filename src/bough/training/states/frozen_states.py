@@ -23,11 +23,11 @@ from torch import Tensor
 from bough.data.examples import CachedStates, Examples
 from bough.data.packing import packs
 from bough.data.tokens import Ints
+from bough.distributed import Processes
 from bough.model.network import Network
 from bough.model.routing import READ
 from bough.native.norm import wide
-from bough.processes import Processes
-from bough.training.disk_cache import StateCache, cache_folder, disk_limit
+from bough.training.states.disk_cache import StateCache, cache_folder, disk_limit
 
 IN_MEMORY = 2**30  # bytes; more is left on disk and mapped
 VERSION = 2  # of what the states are: part of every key
