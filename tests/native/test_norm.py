@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from bough.native import norm as module
+from bough.native import kernels
 from bough.native.norm import norm_of, norm_of_sum, wide
 
 
@@ -23,7 +23,7 @@ def test_equals_torch(dtype: torch.dtype, width: int, monkeypatch: pytest.Monkey
     torch.testing.assert_close(
         norm_of_sum(x, z, keep, 2.0, norm).float(), wanted, atol=error, rtol=error
     )
-    monkeypatch.setattr(module.kernels, "available", lambda *rows: False)
+    monkeypatch.setattr(kernels, "available", lambda *rows: False)
     torch.testing.assert_close(
         norm_of_sum(x, z, keep, 2.0, norm).float(), wanted, atol=error, rtol=error
     )

@@ -6,10 +6,13 @@ Whether that pays is the processor's; a few products tell.
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Literal
 
 import torch
+
+from bough.errors import UserError, shorten
 
 Precision = Literal["fp32", "bf16"]
 GAIN = 1.3  # bf16 must be so many times as fast: what is gained elsewhere is less
@@ -28,10 +31,14 @@ def fastest(device: torch.device) -> Precision:
 
 
 def resolve(precision: str, device: torch.device) -> Precision:
-    """What `auto` means on this machine; others are meant as they are."""
-    if precision == "auto":
+    """What `auto` means here: what BOUGH_PRECISION says, or the fastest; others mean themselves."""
+    asked = os.environ.get("BOUGH_PRECISION", "auto") if precision == "auto" else precision
+    if asked == "auto":
         return fastest(device)
-    return "bf16" if precision == "bf16" else "fp32"
+    if asked in ("fp32", "bf16"):
+        return asked
+    name = "BOUGH_PRECISION" if precision == "auto" else "precision"
+    raise UserError(f"{name} is {shorten(asked)}; expected auto, fp32 or bf16")
 
 
 def narrow(precision: Precision) -> torch.dtype | None:
