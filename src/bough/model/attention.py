@@ -148,9 +148,9 @@ def self_attention(
     """
     if first is None:
         return attend(adapt("qkv", h, qkv(h)), layout, heads, dropout)
-    d = h.shape[1]
-    queries = adapt("q", first, qkv(first, slice(0, d)))
-    keys_values = adapt("kv", h, qkv(h, slice(d, None)))
+    sizes = h.shape[1], 2 * h.shape[1]
+    queries = adapt("q", first, qkv.part(first, sizes, 0))
+    keys_values = adapt("kv", h, qkv.part(h, sizes, 1))
     return attend(keys_values, layout, heads, dropout, queries)
 
 

@@ -7,7 +7,6 @@ model calls each once on all rows that use it.
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from bough.data.examples import Examples
 from bough.data.loader import Loader, MicroBatch
-from bough.data.packing import Pack
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import EmbeddingsModule
