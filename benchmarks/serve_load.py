@@ -38,7 +38,7 @@ LATE = 0.1  # seconds before the signal within which a request may not have reac
 
 
 class Bench:
-    def __init__(self, folder: Path, run: Path | None, count: int, workers: int):
+    def __init__(self, folder: Path, run: Path | None, count: int, workers: int = 1):
         self.folder = folder
         self.workers = workers
         self.run = run or make_model(folder)

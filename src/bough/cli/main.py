@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bough import __version__
-from bough.cli import compare, evaluate, export, plan, predict, serve, survey, train
+from bough.cli import compare, evaluate, export, graft, plan, predict, serve, survey, train
 from bough.cli.arguments import fail
 from bough.errors import UserError
 
@@ -56,10 +56,13 @@ def _root(
 # In the order of the help.
 app.command()(train.init)
 app.command()(train.train)
+app.command()(train.pretrain)
 app.command("eval")(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(serve.serve)
 app.command()(export.export)
+app.command()(graft.graft)
+app.command()(graft.soup)
 app.command()(plan.plan)
 app.command()(compare.compare)
 app.command()(compare.report)
