@@ -76,10 +76,19 @@ def _ends(value: object) -> object:
     raise ValueError("expected the lowest and the highest label, for example [0, 5]")
 
 
+def _text_where_needed(schema: dict[str, Any]) -> None:
+    """A tag task may leave `text` out; JSON schema has to be told."""
+    schema["required"] = [key for key in schema["required"] if key != "text"]
+    schema["if"] = {"properties": {"kind": {"const": "tag"}}}
+    schema["else"] = {"required": ["text"]}
+
+
 class Task(Consistent):
     """One thing to learn: its columns, its head, its loss and its metric."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_text_where_needed
+    )
 
     kind: Kind = Field(
         description="What the answer is: "
