@@ -74,6 +74,11 @@ class Trainer:
         self.train = self._examples("train")
         self.dev = self._examples("dev")
         for name, examples in self.train.items():
+            if examples.out_of_reach:
+                display.say(
+                    f"task {name!r}: {examples.out_of_reach:,} of its train spans end inside a "
+                    "word, or behind what is read of the text, and cannot be answered just so"
+                )
             if examples.cut:
                 display.say(
                     f"task {name!r}: {examples.cut:,} sequences cut to {self.model.longest} tokens"
