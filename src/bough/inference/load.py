@@ -17,6 +17,7 @@ from bough.inference.model import Model
 from bough.inference.onnx_names import TEXTS_FILE
 from bough.inference.torch_model import MultiTaskModel
 from bough.native.precision import narrow, resolve
+from bough.parts_of_speech.taggers import tagger
 from bough.runs.model_facts import digest
 from bough.runs.run_dir import Run
 
@@ -80,6 +81,8 @@ def load_torch(
     network.unfreeze()
     network.to(place)
     network.narrow = narrow(resolve(precision, place))
+    if network.shape.tagger:
+        tagger(network.shape.tagger)  # whose package is missed now, and not by the first text
     return MultiTaskModel(network, tokenizer, longest, facts)
 
 
