@@ -25,9 +25,9 @@ from bough.data.packing import packs
 from bough.data.tokens import Ints
 from bough.disk_cache import DiskCache, cache_folder, disk_limit
 from bough.distributed import Processes
-from bough.model.forward import PackedForward
 from bough.model.network import Network
 from bough.model.routing import READ
+from bough.native.norm import wide
 
 IN_MEMORY = 2**30  # bytes; more is left on disk and mapped
 VERSION = 2  # of what the states are: part of every key
@@ -99,6 +99,8 @@ class States:
             cells = [use.cell.key for use in path if use.cell is not None]
             weights = [self._weights(key) for key in cells]
             facts = [VERSION, task_use, weights, cells, vars(self.network.shape)]
+            if self.network.narrow is not None:
+                facts.append(str(self.network.narrow))
             digest.update(json.dumps(facts).encode())
         sequences = examples.sequences
         words = () if sequences.words is None else (sequences.words.tokens, sequences.words.bounds)
@@ -170,11 +172,9 @@ class States:
         states: dict[tuple[object, object], CachedStates] = {}
         for numbers, pack in packs(examples.sequences):
             tasks = [(task,)] * len(numbers)
-            walk = PackedForward(
-                self.network.routing, self.network.cells, pack.to(device), tasks, None
-            )
+            walk = self.network.trunk(pack.to(device), tasks, None)
             for group in walk.run(self.first):
-                rows, at = group.rows.cpu(), 0
+                rows, at = wide(group.rows).cpu(), 0
                 for stream in group.streams:
                     kind = stream.task_uses, stream.origin
                     if kind not in states:
