@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from bough.errors import UserError
 from bough.inference.load import load
 from bough.inference.model import Model
-from bough.machine_limits import files, give_back_large_blocks
+from bough.machine_limits import files
 from bough.serve.app import build
 from bough.serve.connections import limited_protocol
 from bough.serve.prometheus import counted_together
@@ -36,7 +36,6 @@ CONNECTIONS = 1024  # at a time, where the process may have twice as many files
 def serve(source: str | Path, settings: Settings, host: str, port: int, device: str) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
     _check_workers(settings.workers, device)
-    give_back_large_blocks()
     with listen(host, port) as listener:
         # On the CPU a pass has one thread, and there is a pass per core: none waits for another.
         model = load(source, device, threads=1 if device == "cpu" else None)
