@@ -16,13 +16,18 @@ from bough.inference.folder import WEIGHTS_FILE, find, read_metadata
 from bough.inference.model import Model
 from bough.inference.onnx_names import TEXTS_FILE
 from bough.inference.torch_model import MultiTaskModel
+from bough.native.precision import narrow, resolve
 from bough.parts_of_speech.taggers import tagger
 from bough.runs.model_facts import digest
 from bough.runs.run_dir import Run
 
 
 def load(
-    source: str | os.PathLike[str] | Run, device: str = "cpu", *, threads: int | None = None
+    source: str | os.PathLike[str] | Run,
+    device: str = "cpu",
+    *,
+    threads: int | None = None,
+    precision: str = "auto",
 ) -> Model:
     """Open a model; a folder of `bough export --onnx` answers through onnxruntime, others by torch.
 
@@ -30,6 +35,7 @@ def load(
         source: A run or its directory, a model folder, an ONNX folder, or an id on the hub.
         device: Where torch computes: `cpu`, `cuda`, `cuda:N`, `mps` or `auto`.
         threads: Of one pass. Torch has one such number for the whole process.
+        precision: Of the trunk's products in torch: `fp32`, `bf16`, or `auto`, the faster one here.
 
     Raises:
         UserError: There is no model, it is damaged, or the device is not there.
@@ -46,10 +52,12 @@ def load(
         return onnx_model.load(folder, threads)
     if threads is not None:
         torch.set_num_threads(threads)
-    return load_torch(folder, device)
+    return load_torch(folder, device, precision)
 
 
-def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> MultiTaskModel:
+def load_torch(
+    source: str | os.PathLike[str] | Run, device: str = "cpu", precision: str = "fp32"
+) -> MultiTaskModel:
     """The model with its weights in torch: to be trained, judged or exported."""
     place = device_of(device)
     folder = find(source)
@@ -72,6 +80,7 @@ def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> Mul
     facts["sha256"] = digest([content])
     network.unfreeze()
     network.to(place)
+    network.narrow = narrow(resolve(precision, place))
     if network.shape.tagger:
         tagger(network.shape.tagger)  # whose package is missed now, and not by the first text
     return MultiTaskModel(network, tokenizer, longest, facts)

@@ -22,7 +22,6 @@ from bough.hub import asking_the_hub
 from bough.inference.folder import WEIGHTS_FILE, save_metadata
 from bough.inference.model import Form, Model
 from bough.model import pretrained
-from bough.model.forward import PackedForward
 from bough.model.network import Network, plan_of
 from bough.model.routing import READ, Routing
 from bough.plan.encoder_pooling import OwnPooling
@@ -106,7 +105,7 @@ class MultiTaskModel(Model):
             routing = Routing(self.plan, {**routing.poolings, task: pooling}, routing.learning)
         for numbers, pack in packs(sequences):
             asked = [(task,)] * len(numbers)
-            forward = PackedForward(routing, self.network.cells, pack.to(self.device), asked, None)
+            forward = self.network.trunk(pack.to(self.device), asked, None, routing)
             forward.run(last)
             vectors, index = forward.vectors()[task, task]
             out[numbers] = vectors[index.to(vectors.device)].float().cpu().numpy()
