@@ -65,12 +65,7 @@ class Trainer:
         encoder = pretrained.load(recipe.encoder)
         # Reading the data may take long: what is wrong with the plan is said before.
         plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
-        longest = min(recipe.max_length, encoder.shape.longest)
-        with processes.first_ahead(), preparing(display) as watch:
-            # Parts of speech are found when the examples are made, and their tokens with them.
-            tagged = recipe.parts_of_speech or encoder.shape.tagger
-            words = None if tagged else encoder.tokenizer
-            self.data = Data.gather(recipe, tokenizer=words, longest=longest, watch=watch)
+        self.data = self._gathered(encoder)
         self.model, notes = untrained_model(recipe, self.data, encoder)
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
@@ -109,6 +104,17 @@ class Trainer:
         self.counted |= {name: self.tasks[name] for name in self.train if not weights[name]}
         self.loop = Loop(writer, display, processes, len(self.schedules), self.verb)
         self.notes: set[str] = set()
+
+    def _gathered(self, encoder: pretrained.Encoder) -> Data:
+        """The rows, with their tokens; parts of speech are found later, and tokens with them."""
+        tagged = self.recipe.parts_of_speech or encoder.shape.tagger
+        with self.processes.first_ahead(), preparing(self.display) as watch:
+            return Data.gather(
+                self.recipe,
+                tokenizer=None if tagged else encoder.tokenizer,
+                longest=min(self.recipe.max_length, encoder.shape.longest),
+                watch=watch,
+            )
 
     def _examples(self, split: str) -> dict[str, Examples]:
         return self.data.examples(
