@@ -22,9 +22,11 @@ from bough.hub import asking_the_hub
 from bough.inference.folder import WEIGHTS_FILE, save_metadata
 from bough.inference.model import Form, Model
 from bough.model import pretrained
+from bough.model.answering_layer import answer_natively
 from bough.model.forward import PackedForward
 from bough.model.network import Network, plan_of
 from bough.model.routing import READ, Routing
+from bough.native.answering import Precision, available
 from bough.plan.encoder_pooling import OwnPooling
 from bough.recipe.recipe import Recipe
 from bough.runs.model_facts import digest, of_part
@@ -44,6 +46,15 @@ class MultiTaskModel(Model):
     @property
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
+
+    def answer_in(self, precision: Precision) -> None:
+        """Compute answers in this precision from now on; the weights stay as they are."""
+        if not available(precision):
+            raise UserError(
+                f"this machine does not answer in {precision}: it takes a processor with the "
+                f"instructions for it and a C compiler; leave the precision out"
+            )
+        answer_natively(self.network, precision)
 
     @torch.inference_mode()
     def outputs(
