@@ -20,9 +20,9 @@ from torch import distributed, multiprocessing
 from bough import demo
 from bough.data.dataset import Data
 from bough.data.examples import Examples
+from bough.distributed import joined
 from bough.inference.torch_model import untrained_model
 from bough.model.network import Network
-from bough.processes import joined
 from bough.recipe.recipe import Recipe
 from bough.training.phase import Phase, PhaseSchedule, Progress
 

@@ -20,7 +20,7 @@ import numpy as np
 import peer
 from bough.data.examples import Examples
 from bough.data.packing import collate
-from bough.training.frozen_states import States
+from bough.training.states.frozen_states import States
 from bough.training.step import Stepper
 from train_speed import bough_stepper, setting, step
 

@@ -21,7 +21,7 @@ from bough.data.examples import Examples
 from bough.data.loader import Loader
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import load
-from bough.recipe.recipe import Training
+from bough.recipe.training import Training
 from bough.runs.cost import peak_memory
 from bough.training.step import Stepper
 

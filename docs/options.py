@@ -8,9 +8,10 @@ from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from bough.recipe.recipe import Phase, Recipe, Training
+from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Hub
 from bough.recipe.tasks import Task
+from bough.recipe.training import Phase, Training
 
 HERE = Path(__file__).parent
 PAGES: dict[Path, dict[str, type[BaseModel]]] = {

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from bough.data import checked_rows
 from bough.data.checked_rows import Rows
 from bough.errors import UserError
-from bough.recipe.recipe import Phase, Recipe, Training
+from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Hub
 from bough.recipe.tasks import Task
+from bough.recipe.training import Phase, Training
 
 CLASSIFY = Task(kind="classify", text="sentence", labels=[0, 1])
 OPEN = Task(kind="classify", text=["a", "b"])

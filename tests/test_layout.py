@@ -17,14 +17,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # The folders from the bottom up: each may import those before it, and none after it. What stands
 # beside them at the root (errors, files, ...) is below all.
 ORDER = (
-    "recipe", "plan", "data", "model", "scoring", "runs", "inference", "training", "comparison",
-    "reports", "survey", "export", "serve", "demo", "cli",
+    "native", "recipe", "plan", "spans", "data", "model", "scoring", "runs", "inference",
+    "training", "comparison", "reports", "survey", "export", "serve", "demo", "cli",
 )  # fmt: skip
 FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both reach upwards
 # What can be asked before, or without, loading torch: it takes seconds.
 LIGHT = (
     "errors", "extras", "files", "user_paths", "formatting", "safe_text", "templates",
-    "machine_limits", "stop_signals", "processes", "recipe", "plan",
+    "machine_limits", "stop_signals", "distributed", "recipe", "plan", "spans",
     "scoring.metrics", "scoring.statistics", "data.checked_rows", "data.tables", "runs.run_dir",
     "runs.predictions", "comparison", "reports", "inference.config", "cli",
 )  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 
 import bough
 from bough.runs.console import Moment, Silent
-from bough.training.trainer import Stopped
+from bough.training.loop import Stopped
 from tests import folders
 
 

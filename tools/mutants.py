@@ -178,9 +178,9 @@ MUTANTS = (
         "data/test_loader.py", "processes_share",
     ),
     Mutant(
-        "processes: everyone has every example", "processes.py",
+        "distributed: everyone has every example", "distributed.py",
         "numbers[(self.rank - turn) % self.count :: self.count]", "numbers[::1]",
-        "test_processes.py", "nothing_is_lost",
+        "test_distributed.py", "nothing_is_lost",
     ),
     Mutant(
         "statistics: a width that is no square", "scoring/statistics.py",

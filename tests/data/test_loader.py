@@ -7,7 +7,7 @@ import pytest
 
 from bough.data.loader import Loader, MicroBatch
 from bough.data.tokens import Ints
-from bough.processes import Processes
+from bough.distributed import Processes
 from tests import tiny
 
 DRAWN: dict[str, Ints] = {"single": np.array([2, 0, 1, 1, 0]), "twin": np.array([1])}

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bough.recipe.raw_settings import flattened
-from bough.recipe.recipe import Phase, Recipe
+from bough.recipe.recipe import Recipe
+from bough.recipe.training import Phase
 from tests.recipe.written import TASKS, TEXT, Write, mistake
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bough.errors import UserError
-from bough.recipe.recipe import Phase, Recipe, Training, schema
+from bough.recipe.recipe import Recipe, schema
 from bough.recipe.tasks import Task
+from bough.recipe.training import Training
 from tests.recipe.written import TASKS, TEXT, Write, mistake
 
 
@@ -83,21 +84,13 @@ def test_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "no such home folder" in said
 
 
-# --- weights, phases, dump, schema --------------------------------------------------------------
+# --- weights, dump, schema --------- --------------------------------------------------------------
 
 
 def test_task_weights() -> None:
     tasks = {"a": {**TASKS["sst"], "weight": 3}, "b": TASKS["sts"], "c": TASKS["sts"]}
     recipe = Recipe.read({"tasks": tasks, "training": {"weights": {"b": 0.5}}})
     assert recipe.task_weights() == {"a": 3.0, "b": 0.5, "c": 1.0}
-
-
-def test_phases() -> None:
-    training = Training(steps=None, epochs=7, lr=1.0, phases=[Phase(frozen=True, steps=5, lr=2.0)])
-    phase = training.phases[0].over(training)
-    assert (phase.steps, phase.lr, phase.phases, phase.batch) == (5, 2.0, (), training.batch)
-    longer = Phase(epochs=2).over(training)
-    assert (longer.steps, longer.epochs, longer.lr) == (None, 2, 1.0)
 
 
 @pytest.mark.parametrize(

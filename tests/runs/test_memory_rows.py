@@ -14,8 +14,9 @@ from bough.inference.evaluation import evaluate
 from bough.recipe.recipe import Recipe
 from bough.runs.memory_rows import is_stored, stored
 from bough.runs.run_dir import Run
+from bough.training.loop import Failed
 from bough.training.train import resume, train
-from bough.training.trainer import Failed, Trainer
+from bough.training.trainer import Trainer
 from tests import folders
 from tests.finished import FEW
 

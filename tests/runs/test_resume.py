@@ -21,8 +21,8 @@ from bough.errors import UserError
 from bough.inference.load import load
 from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import Run, Writer
+from bough.training.loop import Failed, Stopped
 from bough.training.train import resume, train
-from bough.training.trainer import Failed, Stopped
 from tests import folders
 from tests.raising import raising
 from tests.same import assert_same_run

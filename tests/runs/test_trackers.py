@@ -17,8 +17,8 @@ from bough.errors import UserError
 from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import Run
 from bough.runs.trackers import TensorBoard, Tracked, WandB, log_values, score_values, tracked
+from bough.training.loop import Stopped
 from bough.training.train import resume, train
-from bough.training.trainer import Stopped
 from tests import folders
 
 ENTRY = {"step": 7, "epoch": 0.5, "loss": {"a": 1.0, "b": 2.0}, "lr": 1e-3,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bough.errors import UserError
-from bough.survey.survey import conduct, submit
+from bough.survey.survey import conduct, prepare, submit
 from tests.command import bough
 from tests.survey import files
 
@@ -31,22 +31,24 @@ def test_runs_of_an_array_of_which_a_task_is_killed(
     file = files.written(tmp_path, recipe=base, **asked)
     out, here = tmp_path / "a survey", tmp_path / "here"
     monkeypatch.setenv("KILL", "2")
-    assert submit(file, out=out, workers=2).startswith("3 runs submitted as job 7\n")
+    assert submit(*prepare(file, out, workers=2), workers=2).startswith(
+        "3 runs submitted as job 7\n"
+    )
     assert files.starts(out) == {"lr=0.001-s0": 1, "lr=1e-06-s0": 1, "lr=666-s0": 1}
     assert not (out / "runs" / "lr=1e-06-s0" / "scores.json").exists()
     monkeypatch.delenv("KILL")
-    assert submit(out).startswith("1 runs submitted as job 7\n")
+    assert submit(*prepare(out)).startswith("1 runs submitted as job 7\n")
     starts = files.starts(out)
     assert starts.pop("lr=1e-06-s0") in (1, 2)  # what trained may have outlived the killed task
     assert starts == {"lr=0.001-s0": 1, "lr=666-s0": 1}
-    assert submit(out).startswith("all 3 runs")
+    assert submit(*prepare(out)).startswith("all 3 runs")
     result = conduct(file, out=here)
     assert (result.done, result.failed) == (2, 1)
     for name in ("runs/lr=0.001-s0/scores.json", "runs/lr=1e-06-s0/scores.json"):
         assert (out / name).read_bytes() == (here / name).read_bytes()
     failure = "failures/lr=666-s0.txt"
     assert (out / failure).read_text().startswith("the loss is not a finite number")
-    assert submit(out, retry=True).startswith("1 runs")
+    assert submit(*prepare(out), retry=True).startswith("1 runs")
 
 
 def test_a_search_is_an_array_of_processes_that_search(
@@ -54,7 +56,7 @@ def test_a_search_is_an_array_of_processes_that_search(
 ) -> None:
     search = {"space": {"training.lr": [1e-3, 1e-4]}, "trials": 2, "sampler": "random"}
     file = files.written(tmp_path, recipe=base, search=search)
-    told = submit(file, out=tmp_path / "out", workers=2)
+    told = submit(*prepare(file, tmp_path / "out", workers=2), workers=2)
     assert told.startswith("a search by 2 processes submitted")
     assert set(files.starts(tmp_path / "out").values()) == {1}
 
@@ -63,10 +65,10 @@ def test_without_slurm(base: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file = files.written(tmp_path, recipe=base, vary={"plan": ["full"]})
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="--slurm needs sbatch"):
-        submit(file, out=tmp_path / "out")
+        submit(*prepare(file, tmp_path / "out"))
     refusing = tmp_path / "sbatch"
     refusing.write_text("#!/bin/sh\necho 'sbatch: error: no partition' >&2\nexit 1\n")
     refusing.chmod(0o755)
     with pytest.raises(UserError, match=r"does not take .*array\.sh: sbatch: error: no partition"):
-        submit(file, out=tmp_path / "out")
+        submit(*prepare(file, tmp_path / "out"))
     assert bough("survey", file, "--slurm", "--ray", "local") == 2

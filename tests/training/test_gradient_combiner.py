@@ -7,8 +7,8 @@ import torchjd.aggregation as jd
 from torch import nn
 from torch.nn import functional as F
 
+from bough.distributed import ALONE, Processes, joined
 from bough.errors import UserError
-from bough.processes import ALONE, Processes, joined
 from bough.recipe.methods import COMBINATIONS
 from bough.training.gradient_combiner import Combiner, Group
 from tests.ranks import together

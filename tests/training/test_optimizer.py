@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from bough.recipe.recipe import Schedule
+from bough.recipe.training import Schedule
 from bough.training.optimizer import Part, build, clip, factor, set_lr
 
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from bough.recipe.methods import SAMPLINGS
-from bough.recipe.recipe import Phase as Given
-from bough.recipe.recipe import Recipe, Schedule, Training
+from bough.recipe.recipe import Recipe
+from bough.recipe.training import Phase as Given
+from bough.recipe.training import Schedule, Training
 from bough.training.optimizer import factor
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.train import train
@@ -33,7 +34,7 @@ def phase(progress: Progress | None = None, given: Given | None = None, **settin
     schedule = PhaseSchedule.of(training, given, examples)
     network = tiny.network("full", tasks)
     weights = {"single": 1.0, "twin": 0.5}
-    return Phase(schedule, progress or Progress(), network, examples, weights, "fp32")
+    return Phase(schedule, progress or Progress(), network, examples, weights)
 
 
 def test_a_phase_counts_its_steps_and_epochs() -> None:

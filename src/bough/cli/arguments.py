@@ -9,8 +9,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from bough.distributed import speaks
 from bough.machine_limits import cores, free_cores
-from bough.processes import speaks
 from bough.safe_text import shown
 
 ModelPath = Annotated[

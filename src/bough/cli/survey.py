@@ -58,18 +58,14 @@ def survey(
     """Run many recipes: a grid or a search, times seeds. Ctrl-C is safe: ask again to go on."""
     from bough.survey import survey as surveys
 
-    if listing:
-        surveys.show(source, out, budget, workers, only or (), threads)
-        return
     if slurm and ray is not None:
         raise UserError("--slurm and --ray are two ways of doing the same; choose one")
-    if slurm:
-        print(
-            surveys.submit(
-                source, out=out, budget=budget, workers=workers, only=only or (), keep=keep,
-                retry=retry, threads=threads,
-            )
-        )  # fmt: skip
+    if listing or slurm:
+        prepared = surveys.prepare(source, out, budget, workers, keep, threads)
+        if listing:
+            surveys.show(*prepared, only or ())
+        else:
+            print(surveys.submit(*prepared, workers, only or (), keep, retry))
         return
     result = surveys.conduct(
         source, out=out, budget=budget, workers=workers, only=only or (), keep=keep, retry=retry,

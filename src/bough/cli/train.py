@@ -12,8 +12,8 @@ import typer
 
 from bough.cli.arguments import Threads, fail, settle_threads
 from bough.cli.evaluate import show_scores
+from bough.distributed import PeerLostError, launched_count, launched_rank
 from bough.errors import UserError
-from bough.processes import PeerLostError, launched_count, launched_rank
 from bough.safe_text import shown
 
 Set = Annotated[
@@ -116,7 +116,7 @@ def _began_with(folder: Path) -> int | None:
 
 @contextmanager
 def _interruptible(run: Path) -> Iterator[None]:
-    from bough.training.trainer import Failed, Stopped
+    from bough.training.loop import Failed, Stopped
 
     try:
         yield

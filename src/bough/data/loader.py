@@ -14,7 +14,7 @@ import numpy as np
 from bough.data.examples import Examples
 from bough.data.packing import Batch, collate
 from bough.data.tokens import Ints
-from bough.processes import ALONE, Processes
+from bough.distributed import ALONE, Processes
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Layers that only answer: the encoder's, each one call of C where the processor has what it takes.
 
-`answer_natively` puts them in a network's place of the plain ones. They keep the plain one's weights,
-by which the network is saved, and go its way wherever the kernel does not: with adapters, or when
-something is to be learned.
+`answer_in` puts them in the place of a network's plain ones. They keep the plain one's weights, by
+which the network is saved, and go its way when something is to be learned.
 """
 
 from __future__ import annotations
@@ -10,11 +9,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from bough.errors import UserError
 from bough.model.attention import Layout, position_bucket
 from bough.model.dropout import DropoutGenerator
 from bough.model.network import Network
-from bough.model.transformer import ACTIVATION, Layer, LayerAdapters
-from bough.native.answering import DEPTH, LANES, LayerWeights, NativeLayer, Precision, Texts
+from bough.model.transformer import Layer, LayerAdapters
+from bough.native.answering import (
+    DEPTH,
+    LANES,
+    LayerWeights,
+    NativeLayer,
+    Precision,
+    Texts,
+    available,
+)
+from bough.native.precision import narrow, resolve
 from bough.plan.encoder_shape import Shape
 
 
@@ -54,7 +63,7 @@ class AnsweringLayer(Layer):
 
 
 def texts_of(layout: Layout) -> Texts:
-    """A layout as the kernel reads it, made once."""
+    """A layout as the kernel reads it."""
     tensors = layout.on(torch.device("cpu"))
     if not layout.biases:
         return Texts(tensors.lengths)
@@ -68,18 +77,33 @@ def texts_of(layout: Layout) -> Texts:
     return Texts(tensors.lengths, bias, tensors.bias_of)
 
 
-def fits(shape: Shape) -> bool:
-    """Whether the kernels take an encoder of these sizes."""
-    return (
-        shape.width % DEPTH == 0
-        and shape.inner % DEPTH == 0
-        and shape.width // shape.heads % LANES == 0
-        and shape.activation.startswith("gelu")
-    )
-
-
-def answer_natively(network: Network, precision: Precision) -> None:
-    """From now on the network's layers answer in this precision."""
+def answer_in(network: Network, precision: str, device: torch.device) -> None:
+    """Let the network answer in this precision from now on: by the kernels, or by torch."""
+    chosen: Precision = "int8" if precision == "int8" else resolve(precision, device)
+    lacking = _lacking(network, chosen, device)
+    if chosen == "int8":
+        if lacking:
+            raise UserError(f"int8: {lacking}; take precision auto, fp32 or bf16")
+    elif lacking:
+        network.narrow = narrow(chosen)
+        return
+    network.narrow = None  # the kernels take fp32, and narrow it themselves
     for key, cell in network.cells.items():
         if isinstance(cell, Layer):
-            network.cells[key] = AnsweringLayer(cell, network.shape, precision)
+            network.cells[key] = AnsweringLayer(cell, network.shape, chosen)
+
+
+def _lacking(network: Network, precision: Precision, device: torch.device) -> str:
+    """Why the kernels cannot answer for the network; empty if they can."""
+    shape = network.shape
+    if device.type != "cpu":
+        return f"its kernel is for the cpu, not for {device}"
+    if not available(precision):
+        return "this machine has no compiler, or its processor no instructions for it"
+    if network.plan.adapters:
+        return "layers with adapters have no kernel"
+    if shape.width % DEPTH or shape.inner % DEPTH or shape.width // shape.heads % LANES:
+        return f"an encoder of width {shape.width} with {shape.heads} heads has no kernel"
+    if not shape.activation.startswith("gelu"):
+        return f"an encoder with {shape.activation} has no kernel"
+    return ""

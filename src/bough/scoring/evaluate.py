@@ -12,9 +12,9 @@ from torch import Tensor
 from bough.data.examples import Examples
 from bough.data.packing import by_tokens, collate
 from bough.data.tokens import Ints
+from bough.distributed import ALONE, Processes
 from bough.model.losses import answers, loss, tempered
 from bough.model.network import Network
-from bough.processes import ALONE, Processes
 from bough.recipe.tasks import Task
 from bough.scoring.calibration import calibration_error, fit_temperature
 from bough.scoring.metrics import Predictions, aggregates, judged

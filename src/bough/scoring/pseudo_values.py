@@ -36,7 +36,7 @@ def pseudo_values(
     raise ValueError(f"unknown metric {metric!r}")
 
 
-def _jackknife(score: float, without: Floats) -> tuple[float, Floats]:
+def jackknife(score: float, without: Floats) -> tuple[float, Floats]:
     """From the scores without each example to the pseudo-values."""
     return score, score + (len(without) - 1) * (without.mean() - without)
 
@@ -57,7 +57,7 @@ def _pearson(x: Floats, y: Floats) -> tuple[float, Floats]:
 
     below = np.sqrt(np.maximum(less_one(x, x), 0) * np.maximum(less_one(y, y), 0))
     without = np.divide(less_one(x, y), below, out=np.zeros(n), where=below > 0)
-    return _jackknife(float(x @ y / math.sqrt((x @ x) * (y @ y))), np.clip(without, -1, 1))
+    return jackknife(float(x @ y / math.sqrt((x @ x) * (y @ y))), np.clip(without, -1, 1))
 
 
 def _spearman(x: Floats, y: Floats) -> tuple[float, Floats]:
@@ -111,4 +111,4 @@ def _from_counts(
         counts[kind] -= 1
         without[kind] = score(counts.reshape(classes, classes))
         counts[kind] += 1
-    return _jackknife(score(counts.reshape(classes, classes)), without[cell])
+    return jackknife(score(counts.reshape(classes, classes)), without[cell])

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bough import stop_signals
+from bough.distributed import environment_alone
 from bough.errors import UserError
 from bough.files import write_atomically
-from bough.processes import environment_alone
 from bough.runs.lock import LockedError, locked
 from bough.runs.run_dir import Run
 from bough.survey.cells import RunSpec

@@ -83,7 +83,7 @@ def conduct(
 
     `ray` is the address of a Ray cluster that does the runs, or `local`.
     """
-    folder, survey = prepare(source, out, budget, workers or 1, keep, threads)
+    folder, survey = prepare(source, out, budget, workers, keep, threads)
     with ExitStack() as around:
         if survey.search is None or (folder.path / OLD).is_file():
             around.enter_context(folder.locked())
@@ -130,18 +130,14 @@ def conduct(
 
 
 def submit(
-    source: str | os.PathLike[str],
-    *,
-    out: str | os.PathLike[str] | None = None,
-    budget: str | None = None,
+    folder: SurveyDir,
+    survey: Survey,
     workers: int | None = None,
     only: Sequence[str] = (),
     keep: str = "models",
     retry: bool = False,
-    threads: int | None = None,
 ) -> str:
-    """Hand what is left of a survey to Slurm; a sentence that says what was done."""
-    folder, survey = prepare(source, out, budget, workers or 1, keep, threads)
+    """Hand what is left of a prepared survey to Slurm; a sentence that says what was done."""
     with folder.locked():
         folder.settle(survey)
         specs = [] if survey.search is not None else chosen(survey, only)
@@ -160,16 +156,8 @@ def submit(
     )
 
 
-def show(
-    source: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None,
-    budget: str | None,
-    workers: int | None,
-    only: Sequence[str] = (),
-    threads: int | None = None,
-) -> None:
-    """Print the runs of a survey and how they stand, without running any."""
-    folder, survey = prepare(source, out, budget, workers or 1, threads=threads)
+def show(folder: SurveyDir, survey: Survey, only: Sequence[str] = ()) -> None:
+    """Print the runs of a prepared survey and how they stand, without running any."""
     console = _console()
     if survey.search is not None:
         console.print(f"a search of {survey.search.trials} trials over:")
@@ -188,9 +176,9 @@ def show(
 
 def prepare(
     source: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None,
-    budget: str | None,
-    workers: int,
+    out: str | os.PathLike[str] | None = None,
+    budget: str | None = None,
+    workers: int | None = None,
     keep: str = "models",
     threads: int | None = None,
 ) -> tuple[SurveyDir, Survey]:
@@ -216,7 +204,7 @@ def prepare(
     folder = SurveyDir(Path(usual if out is None else out).expanduser())
     old = folder.survey
     # A survey keeps its number of threads: step times of its runs are to be compared.
-    kept = old.base.threads if old is not None else threads or max(1, cores() // workers)
+    kept = old.base.threads if old is not None else threads or max(1, cores() // (workers or 1))
     survey = asked.resolved(budget, kept)
     if threads not in (None, survey.base.threads):
         raise UserError(

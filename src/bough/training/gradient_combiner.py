@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bough.processes import ALONE, Processes
+from bough.distributed import ALONE, Processes
 from bough.training.gradient_weighting import GradientWeighting
 
 # All dot products of one stretch of the gradients come before the next, while it is in the cache;

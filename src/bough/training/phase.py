@@ -18,10 +18,10 @@ import numpy as np
 from bough.data.examples import Examples, ExampleSampler
 from bough.data.loader import Loader
 from bough.data.tokens import Ints
+from bough.distributed import ALONE, Processes
 from bough.model.network import Network
-from bough.processes import ALONE, Processes
-from bough.recipe import recipe
-from bough.recipe.recipe import Training
+from bough.recipe.training import Phase as PhaseSettings
+from bough.recipe.training import Training
 from bough.training import optimizer, sampling
 from bough.training.step import Stepper, StepResult
 
@@ -73,7 +73,7 @@ class PhaseSchedule:
 
     @classmethod
     def of(
-        cls, training: Training, phase: recipe.Phase | None, examples: Mapping[str, Examples]
+        cls, training: Training, phase: PhaseSettings | None, examples: Mapping[str, Examples]
     ) -> PhaseSchedule:
         """The schedule over these training sets; without a phase, of the whole run."""
         settings = training if phase is None else phase.over(training)
@@ -115,7 +115,6 @@ class Phase:
         network: Network,
         examples: Mapping[str, Examples],
         weights: Mapping[str, float],
-        precision: str,
         processes: Processes = ALONE,
     ):
         training = schedule.training
@@ -125,9 +124,7 @@ class Phase:
         self.progress = progress
         seed = [training.seed, progress.phase]
         weights = {name: weights[name] * schedule.sampler.factors[name] for name in examples}
-        self.stepper = Stepper(
-            network, examples, training, weights, [*seed, 0], precision, processes
-        )
+        self.stepper = Stepper(network, examples, training, weights, [*seed, 0], processes)
         self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
         self.samplers = {
             name: ExampleSampler(

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from bough.data.examples import Examples
 from bough.data.loader import Loader, MicroBatch
+from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
 from bough.model.losses import class_weights, loss
 from bough.model.network import Network
 from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
-from bough.processes import ALONE, Processes
-from bough.recipe.recipe import Training
+from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
 from bough.training.weight_average import WeightAverage
@@ -55,13 +55,11 @@ class Stepper:
         training: Training,
         weights: Mapping[str, float],
         seed: Sequence[int],
-        precision: str = "fp32",
         processes: Processes = ALONE,
     ):
         self.network = network
         self.processes = processes
         self.training = training
-        self.precision = precision
         self.device = next(network.parameters()).device
         dropout, order = np.random.SeedSequence(list(seed)).generate_state(2)
         if not processes.first:  # other examples, other chance; all else is decided alike
@@ -159,8 +157,7 @@ class Stepper:
         losses: dict[str, Tensor] = {}
         for batch in part.batches:
             generator = DropoutGenerator(dropout, self.training.dropout)
-            with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
-                outputs = self.network(batch.pack.to(self.device), batch.index, generator)
+            outputs = self.network(batch.pack.to(self.device), batch.index, generator)
             for name, out in outputs.items():
                 task, targets = self.network.tasks[name], batch.targets[name].to(self.device)
                 losses[name] = loss(task, out, targets, self.class_weights[name])

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
+from bough.distributed import Processes, joined, restarted
 from bough.errors import UserError
 from bough.files import DiskFullError
-from bough.processes import Processes, joined, restarted
 from bough.recipe.recipe import Recipe
 from bough.runs.console import Display, Silent, for_terminal
 from bough.runs.run_dir import Onlooker, Run, Writer
-from bough.training.trainer import FORM, Failed, Trainer
+from bough.training.loop import FORM, Failed
+from bough.training.trainer import Trainer
 
 
 def train(

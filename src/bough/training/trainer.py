@@ -1,4 +1,4 @@
-"""The loop: step, log, evaluate, keep the best, and never lose a run.
+"""A run of several tasks: what it begins with, how it is judged, and what it leaves.
 
 All chance comes from generators that belong to the run and are saved with it, so a run that was
 stopped, or killed, goes on from its checkpoint to the same weights, bit for bit.
@@ -6,18 +6,16 @@ stopped, or killed, goes on from its checkpoint to the same weights, bit for bit
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 
 from bough import stop_signals
 from bough.data.dataset import Data
 from bough.data.examples import Examples
+from bough.distributed import ALONE, Processes
 from bough.errors import UserError
 from bough.inference.device import device_of
 from bough.inference.folder import save_metadata
@@ -26,30 +24,21 @@ from bough.inference.torch_model import untrained_model
 from bough.model import pretrained
 from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
-from bough.processes import ALONE, Processes
+from bough.native.precision import Precision, narrow, resolve
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
-from bough.runs.console import Display, Moment
+from bough.runs.console import Display
 from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import selected
-from bough.training.disk_cache import disk_limit
-from bough.training.frozen_states import kept
 from bough.training.head_fit import MOST_ROWS, fit_heads
+from bough.training.loop import Loop
 from bough.training.phase import Phase, PhaseSchedule, Progress
-from bough.training.step import NotFiniteError, StepResult
+from bough.training.states.disk_cache import disk_limit
+from bough.training.states.frozen_states import kept
 
-FORM = 1  # of a checkpoint; one of another form is refused
 EXPLODED = 3  # times what knowing nothing costs: no loss that learns comes there
 SPARSE = 0.5  # passes over all the rows, below which keeping states is not worth its pass
-
-
-class Stopped(Exception):
-    """Training was asked to stop; the checkpoint is written."""
-
-
-class Failed(Exception):
-    """Training cannot go on, and it is not the user's mistake alone; the last state is kept."""
 
 
 class Trainer:
@@ -77,6 +66,8 @@ class Trainer:
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
         self.network = self.model.network.to(self.device)
+        self.precision = self._agreed_precision()
+        self.network.narrow = narrow(self.precision)
         processes.hand_out(self.network.state_dict().values())
         for note in [*self.data.notes(), *self.data.noticed(), *notes]:
             display.say(note)
@@ -95,13 +86,25 @@ class Trainer:
             display.say(f"task {name!r} has weight 0: it is judged, and nothing learns from it")
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
-        self.saved = time.monotonic()
-        self.stop = False
-        self.saving = False
+        self.loop = Loop(writer, display, processes, len(self.schedules))
         self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:
         return self.data.examples(split, self.model.tokenizer, self.model.longest)
+
+    def _agreed_precision(self) -> Precision:
+        """As demanded, or what is fastest on the machines of all processes."""
+        chosen = resolve(self.recipe.precision, self.device)
+        if self.recipe.precision != "auto":
+            return chosen
+        (fast,) = self.processes.sums([chosen == "bf16"])
+        if fast < self.processes.count:
+            return "fp32"
+        self.display.say(
+            "precision: products in bf16, in which this machine is faster than in fp32; weights, "
+            "norms and losses stay in fp32"
+        )
+        return "bf16"
 
     # From the first phase to the last.
 
@@ -114,14 +117,14 @@ class Trainer:
         else:
             unchanged.check(
                 self.writer.run, self.data, self.recipe.encoder, self.encoder_digests,
-                self.display.say, threads=torch.get_num_threads(), processes=self.processes.count,
+                self.display.say, here=cost.environment(), processes=self.processes.count,
             )  # fmt: skip
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
         if self._heads_fitted and self.state is None:
             self._fit_heads()
-        with stop_signals.heard(self._heard):
+        with stop_signals.heard(self.loop.heard):
             for schedule in self.schedules[progress.phase :]:
                 self._train(schedule, progress)
                 progress = progress.next_phase()
@@ -129,13 +132,13 @@ class Trainer:
         self.processes.wait()  # until all of it is written
 
     def _begin(self) -> None:
-        # With the classes, the pooling and the length that were found: they are the run's, whatever
-        # becomes of the files and the rules.
+        # With the classes, pooling, length and precision that were found: they are the run's,
+        # whatever becomes of the files, the rules and the machine.
         found: dict[str, Any] = {"heads": "fitted" if self._heads_fitted else "fresh"}
         if self.schedules[0].by_rows and not self.recipe.training.phases:
             found["epochs"] = self.schedules[0].epochs
         training = self.recipe.training.model_copy(update=found)
-        recipe = self.recipe.model_copy(update={"training": training})
+        recipe = self.recipe.model_copy(update={"training": training, "precision": self.precision})
         resolved, files = memory_rows.stored(recipe, self.tasks)
         for name, content in files.items():
             self.writer.write(name, content)
@@ -183,32 +186,17 @@ class Trainer:
         few = {name: dev.sample(schedule.training.evaluate_rows) for name, dev in self.dev.items()}
         judged = self._with_states(self.network, few)
         weights = self.recipe.task_weights()
-        phase = Phase(
-            schedule, progress, self.network, examples, weights, self.recipe.precision,
-            self.processes,
-        )  # fmt: skip
+        phase = Phase(schedule, progress, self.network, examples, weights, self.processes)
         if self.state is not None:
             phase.restore(self.state)
             self.state = None
         elif self._heads_fitted and progress.total == 0:
             self._evaluate(phase, judged)  # the best so far may stay the best
-        while not phase.over:
-            before = self.processes.exchanged
-            result = self._step(phase)
-            asked = self._asked(schedule.training.save_every)
-            self._log(phase, result, self.processes.exchanged - before)
-            alone = self.processes.count == 1  # then what came meanwhile counts, too
-            stop, due = self._asked(schedule.training.save_every) if alone else asked
-            if phase.evaluation_due:
-                progress.over = self._evaluate(phase, judged)
-                self._checkpoint(phase)
-            elif stop or due:
-                self._checkpoint(phase)
-            if stop:
-                raise Stopped(
-                    f"stopped after step {progress.total}; "
-                    f"go on with: bough train --resume {self.writer.run.folder}"
-                )
+        self.loop.run(
+            phase,
+            lambda: self._evaluate(phase, judged),
+            lambda losses: self._watch(losses, phase.training.lr),
+        )
 
     def _with_states(self, network: Network, examples: dict[str, Examples]) -> dict[str, Examples]:
         keep = self.recipe.training.keep_states
@@ -218,60 +206,6 @@ class Trainer:
         if text not in self.notes:
             self.notes.add(text)
             self.display.say(text)
-
-    def _step(self, phase: Phase) -> StepResult:
-        try:
-            return phase.step()
-        except NotFiniteError as error:
-            run = self.writer.run
-            kept = f"; the last state is kept in {run.folder}" if run.checkpoint.is_file() else ""
-            raise Failed(
-                f"{error} is not a finite number at step {phase.progress.total + 1}{kept}. "
-                f"Lower training.lr ({phase.training.lr:g}) and train anew"
-            ) from None
-
-    def _asked(self, save_every: float) -> tuple[bool, bool]:
-        """Whether any process was asked to stop, and whether the first finds it time to save."""
-        due = self.processes.first and time.monotonic() - self.saved > save_every
-        stop, saves = self.processes.sums([self.stop, due])
-        return stop > 0, saves > 0
-
-    def _log(self, phase: Phase, result: StepResult, exchanged: int) -> None:
-        """Show the step; write a line where one is due, with the mean losses since the last."""
-        progress, epochs = phase.progress, phase.epochs
-        progress.exchanged += exchanged
-        means = {n: float(np.mean(v)) if v else math.nan for n, v in phase.losses.items()}
-        passes = {name: sampler.passes for name, sampler in phase.samplers.items()}
-        pace = result.tokens / progress.step_seconds[-1]
-        which = f" of phase {progress.phase + 1}" if len(self.schedules) > 1 else ""
-        self.display.step(
-            Moment(progress.done, phase.steps, epochs, which, means, passes, result.lr, pace)
-        )
-        if not phase.logging_due and result.cosines is None:
-            return
-        entry: dict[str, Any] = {
-            "step": progress.total,
-            "phase": progress.phase,
-            "epoch": round(epochs, 4),
-            "loss": {n: v for n, v in means.items() if not math.isnan(v)},
-            "examples": {name: sampler.seen for name, sampler in phase.samplers.items()},
-            "passes": {n: round(v, 4) for n, v in passes.items()},
-            "lr": result.lr,
-            "gradient_norm": result.norm,
-            "weights": result.weights,
-            "tokens": progress.tokens,
-            "seconds": round(progress.seconds, 3),
-        }
-        if self.processes.count > 1:
-            entry["exchanged"] = exchanged
-        if result.coefficients:
-            entry["coefficients"] = result.coefficients
-        if result.cosines is not None:
-            entry["cosines"] = result.cosines
-        self.writer.log(entry)
-        self.display.log(entry)
-        self._watch(entry["loss"], phase.training.lr)
-        phase.losses = {name: [] for name in phase.losses}
 
     def _watch(self, losses: Mapping[str, float], lr: float) -> None:
         """Say once when a task's loss is far above what knowing nothing costs."""
@@ -308,6 +242,7 @@ class Trainer:
     def _finish(self, progress: Progress) -> None:
         """The best model once more on every split that has rows; then the run is done."""
         best = load_torch(self.writer.run) if self.processes.first else self.model
+        best.network.narrow = self.network.narrow
         best.network.to(self.device)
         self.processes.hand_out(best.network.state_dict().values())
         if all(schedule.frozen for schedule in self.schedules):
@@ -370,30 +305,3 @@ class Trainer:
         return {
             "steps": steps, **{key: getattr(training, key) for key in keys}, "processor": processor
         }  # fmt: skip
-
-    # Never losing it.
-
-    def _checkpoint(self, phase: Phase) -> None:
-        phase.progress.memory = max(phase.progress.memory, cost.peak_memory())
-        state = {"form": FORM, **phase.state(), "log": self.writer.logged()}
-        self.saving = True
-        try:
-            self.writer.write("checkpoint/state.pt", lambda file: torch.save(state, file))
-        finally:
-            self.saving = False
-        self.saved = time.monotonic()
-
-    def _heard(self) -> None:
-        """Ctrl-C or SIGTERM: the run ends after the step at hand; at the second time at once.
-
-        But not within a checkpoint, which ends it anyway: torch's writer cannot be left halfway.
-        """
-        if self.stop and self.saving:
-            return
-        if self.stop:
-            raise KeyboardInterrupt
-        self.stop = True
-        if self.processes.count > 1:  # perhaps because another one has failed: that is said then
-            return
-        with suppress(RuntimeError):  # it came while a line was being written
-            self.display.say("stopping after this step; the run can be resumed")

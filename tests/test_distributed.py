@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bough.errors import UserError
-from bough.processes import (
+from bough.distributed import (
     ALONE,
     PeerLostError,
     Processes,
@@ -18,6 +17,7 @@ from bough.processes import (
     launched_rank,
     restarted,
 )
+from bough.errors import UserError
 from tests.ranks import together
 
 
@@ -84,4 +84,4 @@ def talk(folder: Path) -> None:
 
 
 def test_two_talk_until_one_is_gone(tmp_path: Path) -> None:
-    together(2, tmp_path, "tests.test_processes:talk")
+    together(2, tmp_path, "tests.test_distributed:talk")

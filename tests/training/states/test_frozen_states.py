@@ -18,8 +18,8 @@ from bough.data.examples import Examples
 from bough.data.packing import by_tokens, collate
 from bough.model.forward import PackedForward
 from bough.model.network import Network
-from bough.training import frozen_states
-from bough.training.frozen_states import States
+from bough.training.states import frozen_states
+from bough.training.states.frozen_states import States
 from tests import tiny
 
 TEXTS: list[tuple[str, ...]] = [

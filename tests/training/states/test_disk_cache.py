@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bough.errors import UserError
-from bough.training.disk_cache import ORPHAN, StateCache, cache_folder, disk_limit
+from bough.training.states.disk_cache import ORPHAN, StateCache, cache_folder, disk_limit
 
 KEYS = [letter * 32 for letter in "abc"]
 ROWS = torch.arange(500.0).view(50, 10)  # 2,000 bytes

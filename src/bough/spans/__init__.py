@@ -1,0 +1,1 @@
+"""Labels inside a text: spans, how files write them, and how a model's numbers become them."""

@@ -1,0 +1,138 @@
+"""From a head's numbers, one row per word, to spans with their probabilities.
+
+The rows are read as one chain: every sequence of tags has the product of its words' probabilities,
+those that stand for no spans (I- after O) have none, and what is left is scaled to sum to 1. The
+answer is the likeliest sequence (Viterbi), and a span's score is its probability in that chain
+(forward and backward): that just these words, no more and no fewer, are a span of just this label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bough.spans.schemes import Scheme, Span
+
+Floats = NDArray[np.float64]
+_NEVER = -1e30  # finite, so that no difference of two is undefined
+_AT_ONCE = 256  # texts of similar length that are decoded together
+
+
+@dataclass(frozen=True)
+class ScoredSpan:
+    """A span of words, and how sure the model is of it."""
+
+    span: Span
+    score: float
+
+
+def decode(
+    scheme: Scheme, logits: NDArray[np.floating], bounds: Sequence[int] | NDArray[np.int64],
+    temperature: float = 1.0,
+) -> list[list[ScoredSpan]]:  # fmt: skip
+    """The spans of each text; text i has the rows [bounds[i], bounds[i + 1]) of `logits`."""
+    bounds = np.asarray(bounds, np.int64)
+    lengths = np.diff(bounds)
+    logs = _log_softmax(np.asarray(logits, np.float64) / temperature)
+    out: list[list[ScoredSpan]] = [[] for _ in lengths]
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    for at in range(0, len(order), _AT_ONCE):
+        some = order[at : at + _AT_ONCE]
+        for text, spans in zip(
+            some.tolist(), _decoded(scheme, _padded(logs, bounds, some), lengths[some]), strict=True
+        ):
+            out[text] = spans
+    return out
+
+
+def _padded(logs: Floats, bounds: NDArray[np.int64], texts: NDArray[np.int64]) -> Floats:
+    """[texts, longest, tags]; behind a text's end all is O, surely, and changes nothing."""
+    longest = int(np.diff(bounds)[texts].max())
+    out = np.full((len(texts), longest, logs.shape[1]), _NEVER)
+    out[:, :, 0] = 0
+    for row, text in enumerate(texts.tolist()):
+        start, end = bounds[text], bounds[text + 1]
+        out[row, : end - start] = logs[start:end]
+    return out
+
+
+def _decoded(scheme: Scheme, logs: Floats, lengths: NDArray[np.int64]) -> list[list[ScoredSpan]]:
+    paths = _likeliest(scheme, logs)
+    forward, backward = _sums(scheme, logs)
+    total = _logsumexp(forward[:, -1] + np.where(scheme.ends, 0, _NEVER))
+    out = []
+    for row, length in enumerate(lengths.tolist()):
+        path = paths[row, :length]
+        out.append(
+            [
+                ScoredSpan(
+                    span, _posterior(scheme, logs[row], forward[row], backward[row], span,
+                                     path, float(total[row]))
+                )
+                for span in scheme.spans(path.tolist())
+            ]
+        )  # fmt: skip
+    return out
+
+
+def _likeliest(scheme: Scheme, logs: Floats) -> NDArray[np.int64]:
+    """The likeliest sequence of tags that stands for spans: [texts, words]."""
+    texts, words, _ = logs.shape
+    allowed = np.where(scheme.follows, 0, _NEVER)
+    best = logs[:, 0] + np.where(scheme.begins, 0, _NEVER)
+    back = np.zeros(logs.shape, np.int64)
+    for word in range(1, words):
+        ways = best[:, :, None] + allowed
+        back[:, word] = ways.argmax(1)
+        best = ways.max(1) + logs[:, word]
+    path = np.zeros((texts, words), np.int64)
+    path[:, -1] = (best + np.where(scheme.ends, 0, _NEVER)).argmax(1)
+    for word in range(words - 1, 0, -1):
+        path[:, word - 1] = back[np.arange(texts), word, path[:, word]]
+    return path
+
+
+def _sums(scheme: Scheme, logs: Floats) -> tuple[Floats, Floats]:
+    """For each word and tag the logarithm of the sum over all that may come before, the word
+    included, and over all that may come behind it, without it."""
+    allowed = np.where(scheme.follows, 0, _NEVER)
+    forward, backward = np.empty_like(logs), np.empty_like(logs)
+    forward[:, 0] = logs[:, 0] + np.where(scheme.begins, 0, _NEVER)
+    backward[:, -1] = np.where(scheme.ends, 0, _NEVER)
+    for word in range(1, logs.shape[1]):
+        before = _logsumexp(forward[:, word - 1, :, None] + allowed, 1)
+        forward[:, word] = before + logs[:, word]
+        here = logs.shape[1] - 1 - word
+        behind = (backward[:, here + 1] + logs[:, here + 1])[:, None, :] + allowed
+        backward[:, here] = _logsumexp(behind, 2)
+    return forward, backward
+
+
+def _posterior(
+    scheme: Scheme, logs: Floats, forward: Floats, backward: Floats, span: Span,
+    path: NDArray[np.int64], total: float,
+) -> float:  # fmt: skip
+    """The probability of just this span: of all sequences with its tags that do not go on."""
+    last = span.end - 1
+    inner = logs[np.arange(span.start + 1, span.end), path[span.start + 1 : span.end]].sum()
+    behind = float(backward[last, path[last]])
+    if span.end < len(logs):
+        # Of all that may come behind, what begins anew: the span is to end here.
+        new = scheme.begins & scheme.follows[path[last]]
+        rest = (backward[span.end] + logs[span.end])[new]
+        behind = float(_logsumexp(rest))
+    found = forward[span.start, path[span.start]] + inner + behind - total
+    return float(np.exp(min(found, 0.0)))
+
+
+def _log_softmax(x: Floats) -> Floats:
+    return np.asarray(x - _logsumexp(x, 1)[:, None]) if len(x) else x
+
+
+def _logsumexp(x: Floats, axis: int = -1) -> Floats:
+    top = x.max(axis, keepdims=True)
+    return np.asarray(np.log(np.exp(x - top).sum(axis)) + top.squeeze(axis))

@@ -1,0 +1,1 @@
+"""States of frozen parts, computed once and kept."""
