@@ -4,10 +4,10 @@
 
 Without bough a user has one fine-tuned model per task: in transformers, fed in padded batches of 32
 (and once more sorted by length, as sentence-transformers does by itself); exported to OpenVINO, in
-bf16 and in int8 by nncf; or to onnxruntime, in int8. bough has one model under `full`, in fp32, bf16 and
-int8. Every side tokenises and answers all tasks for all texts; they take turns. Peers live in environments
-of their own (`python benchmarks/peers/environments.py`); one that is not there has no row, and
-its ratios are null in the JSON.
+bf16 and in int8 by nncf; or to onnxruntime, in int8. bough has one model under `full`, in fp32, bf16
+and int8. Every side tokenises and answers all tasks for all texts; they take turns. Peers live in
+environments of their own (`python benchmarks/peers/environments.py`); one that is not there has no
+row, and its ratios are null in the JSON.
 
 Prints the ratio of throughputs (medians of paired rounds), real tokens per second, and peak memory
 of plain transformers and of bough (measured in processes of their own).
@@ -111,9 +111,7 @@ def measured(args, tasks, texts, encoder) -> dict[str, list[float]]:
     exported = [served.Answering(m.trunk, m.heads[n]) for n, m in server.models.items()]
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = find(args.encoder) / "tokenizer.json"
-        started = served.started(
-            Path(folder), exported, tokenizer, texts, torch.get_num_threads()
-        )
+        started = served.started(Path(folder), exported, tokenizer, texts, torch.get_num_threads())
         with started as others:
             for way, process in others.items():
                 if process is not None:

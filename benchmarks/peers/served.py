@@ -54,7 +54,7 @@ def started(
     folder: Path, models: Sequence[nn.Module], tokenizer: Path, texts: Sequence[Sequence[str]],
     threads: int, one: bool = False, batch: int = 32,
 ) -> Iterator[Mapping[str, Served | None]]:  # fmt: skip
-    """Every peer that is installed, ready; None for those that are not. `one`: asked single texts."""
+    """Every peer that is installed, ready; None for others. `one`: single texts will be asked."""
     files = [export(model, folder / f"model{n}.onnx") for n, model in enumerate(models)]
     job: dict[str, Any] = {
         "models": files, "tokenizer": str(tokenizer), "texts": [list(t) for t in texts],

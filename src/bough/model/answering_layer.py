@@ -36,16 +36,18 @@ class AnsweringLayer(Layer):
         for name, part in layer.named_children():
             setattr(self, name, part)
         width = shape.width
-        weight, bias = layer.qkv.weight.detach(), layer.qkv.bias.detach()
+        weight, bias = _of(layer.qkv)
         weights = LayerWeights(
-            layer.heads,
-            (weight[:width], bias[:width]),
-            (weight[width:], bias[width:]),
-            *((part.weight.detach(), part.bias.detach()) for part in (layer.out, layer.up)),
-            (layer.down.weight.detach(), layer.down.bias.detach()),
-            *((part.weight.detach(), part.bias.detach()) for part in (layer.norm1, layer.norm2)),
-            shape.eps,
-            layer.activation,
+            heads=layer.heads,
+            queries=(weight[:width], bias[:width]),
+            keys_values=(weight[width:], bias[width:]),
+            out=_of(layer.out),
+            up=_of(layer.up),
+            down=_of(layer.down),
+            norm1=_of(layer.norm1),
+            norm2=_of(layer.norm2),
+            eps=shape.eps,
+            activation=layer.activation,
         )
         self.native = NativeLayer(weights, precision)
 
@@ -60,6 +62,10 @@ class AnsweringLayer(Layer):
         if torch.is_grad_enabled() or adapters is not None or h.device.type != "cpu":
             return super().forward(h, layout, dropout, cls_only, adapters)
         return self.native(h.contiguous(), texts_of(layout), cls_only)
+
+
+def _of(part: nn.Linear | nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    return part.weight.detach(), part.bias.detach()
 
 
 def texts_of(layout: Layout) -> Texts:

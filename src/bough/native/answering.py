@@ -1,7 +1,7 @@
 """One encoder layer as a single call of C, for answering: in fp32, bf16 or int8 products.
 
-The weights are laid out once, as the kernels in answering.h read them. Which precisions there are is
-a matter of the processor: a kernel that it has no instructions for is not in the library.
+The weights are laid out once, as the kernels in answering.h read them. Which precisions there are
+is the processor's matter: a kernel that it has no instructions for is not in the library.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class NativeLayer:
         width, inner = weights.down[0].shape
         least = float(weights.activation(torch.linspace(-BOUND, 0, 10_000)).min())
         products = [
-            self._product(*getattr(weights, name), precision, least if name == "down" else None)
-            for name in ("queries", "keys_values", "out", "up", "down")
+            self._product(product, precision, least if product is weights.down else None)
+            for product in weights[1:6]
         ]
         norms = [(c_void_p * 2)(*map(self._place, n)) for n in (weights.norm1, weights.norm2)]
         even = (c_float * TERMS)(*_even_part(weights.activation))
@@ -130,9 +130,10 @@ class NativeLayer:
         return out
 
     def _product(
-        self, weight: Tensor, bias: Tensor, precision: Precision, least: float | None
+        self, product: tuple[Tensor, Tensor], precision: Precision, least: float | None
     ) -> _Product:
         """`least`: what the inputs, if they are activated, never fall below."""
+        weight, bias = product
         dtype, group, panel = FORMS[precision]
         rest = -len(weight) % panel
         rows, bias = F.pad(weight, (0, 0, 0, rest)), F.pad(bias, (0, rest))
