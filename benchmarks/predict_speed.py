@@ -4,8 +4,8 @@
 
 Without bough a user has one fine-tuned model per task: in transformers, fed in padded batches of 32
 (and once more sorted by length, as sentence-transformers does by itself); exported to OpenVINO, in
-bf16 and in int8 by nncf; or to onnxruntime, in int8. bough has one model under `full`, in fp32, bf16
-and int8. Every side tokenises and answers all tasks for all texts; they take turns. Peers live in
+bf16 and in int8 by nncf; or to onnxruntime, in int8. bough has one model under `full`, in fp32,
+bf16 and int8. Every side tokenises and answers all tasks for all texts, in turn. Peers live in
 environments of their own (`python benchmarks/peers/environments.py`); one that is not there has no
 row, and its ratios are null in the JSON.
 
@@ -67,12 +67,13 @@ def setting(args):
     return paired, texts, load(args.encoder)
 
 
-def model_in(precision: str, tasks, encoder) -> MultiTaskModel | None:
-    """bough's, under `full`; None where this machine does not answer so."""
-    network = Network.pretrained(plan_of("full", tasks, encoder.shape), tasks, encoder, 0)
+def model_in(precision: str, tasks, encoder, plan: str = "full") -> MultiTaskModel | None:
+    """bough's in this precision, or `plain`; None where this machine does not answer so."""
+    network = Network.pretrained(plan_of(plan, tasks, encoder.shape), tasks, encoder, 0)
     model = MultiTaskModel(network, encoder.tokenizer, 512)
     try:
-        model.answer_in(precision)
+        if precision != "plain":
+            model.answer_in(precision)
     except UserError as error:
         print(error, file=sys.stderr)
         return None

@@ -19,7 +19,7 @@ from pathlib import Path
 
 PACKAGES = {
     "openvino": ("openvino==2026.4.1", "nncf==3.4.0", "tokenizers==0.23.3", "onnx==1.23.2"),
-    "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2", "tokenizers==0.23.3", "sympy"),
+    "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2", "tokenizers==0.23.3"),
 }
 
 

@@ -7,6 +7,7 @@ turn, in one sitting. What could not be installed or started is None, and the re
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import warnings
@@ -100,6 +101,7 @@ def export(model: nn.Module, file: Path) -> str:
     shape = {0: torch.export.Dim("n"), 1: torch.export.Dim("length")}
     names = ["input_ids", "attention_mask", "token_type_ids"]
     example = torch.ones(2, 16, dtype=torch.long)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, aloud
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
