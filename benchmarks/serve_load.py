@@ -1,6 +1,6 @@
 """The server under load from another process: speed, order, overload, and a clean end.
 
-    python benchmarks/serve_load.py [--seconds 60] [--clients 64] [--run RUN]
+    python benchmarks/serve_load.py [--seconds 60] [--clients 64] [--run RUN] [--workers N]
 
 Clients on the loopback send requests of one text, and of one to sixteen texts, of mixed lengths, as
 fast as answers come. Every answer is compared with the offline prediction, after the clock has
@@ -38,8 +38,9 @@ LATE = 0.1  # seconds before the signal within which a request may not have reac
 
 
 class Bench:
-    def __init__(self, folder: Path, run: Path | None, count: int):
+    def __init__(self, folder: Path, run: Path | None, count: int, workers: int):
         self.folder = folder
+        self.workers = workers
         self.run = run or make_model(folder)
         self.model = load_torch(self.run)
         self.texts = mixed_texts(self.model, count)
@@ -57,7 +58,7 @@ class Bench:
         return len(self.texts) / (time.perf_counter() - began)
 
     def start(self, *options: str) -> tuple[subprocess.Popen, tuple[str, int]]:
-        command = [sys.executable, "-m", "bough", "serve"]
+        command = [sys.executable, "-m", "bough", "serve", "--workers", str(self.workers)]
         process = subprocess.Popen(
             [*command, str(self.run), "--port", "0", *options], stdout=subprocess.PIPE, text=True
         )
@@ -114,8 +115,18 @@ def mixed_texts(model: MultiTaskModel, count: int) -> list:
 
 
 def processor_time(process: subprocess.Popen) -> float:
-    times = psutil.Process(process.pid).cpu_times()
-    return times.user + times.system
+    """Of the server, and of its workers, if it has any."""
+    parent = psutil.Process(process.pid)
+    times = [one.cpu_times() for one in (parent, *parent.children())]
+    return sum(one.user + one.system for one in times)
+
+
+def memory(process: subprocess.Popen) -> str:
+    """What each process has that no other has, and what all of them have together."""
+    parent = psutil.Process(process.pid)
+    infos = [one.memory_full_info() for one in (parent, *parent.children())]
+    own = ", ".join(f"{info.uss / 2**20:.0f}" for info in infos)
+    return f"  memory: {own} MiB of its own each, {sum(i.pss for i in infos) / 2**20:.0f} in all"
 
 
 def speed(bench: Bench, name: str, seconds: float, clients: int, sizes) -> None:
@@ -124,6 +135,7 @@ def speed(bench: Bench, name: str, seconds: float, clients: int, sizes) -> None:
     spent = processor_time(process)
     report = report_of(bench.clients(address, seconds, clients, sizes))
     spent = processor_time(process) - spent
+    held = memory(process)
     process.terminate()
     code = process.wait()
     after = bench.offline()
@@ -140,6 +152,7 @@ def speed(bench: Bench, name: str, seconds: float, clients: int, sizes) -> None:
         f"  processor time of a text: server {spent * each:.2f} ms, "
         f"clients {report['processor'] * each:.2f} ms"
     )
+    print(held)
     for words, part in (("shorter half", short), ("longest 5 %", long)):
         tail = statistics.quantiles(part, n=20)[-1]
         print(f"  {words}: median {statistics.median(part):.0f} ms, 95 % within {tail:.0f} ms")
@@ -177,10 +190,14 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--texts", type=int, default=2000, help="different texts")
     parser.add_argument("--run", type=Path, help="a run; by default MiniLM with fresh heads")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     args = parser.parse_args()
-    print(f"{os.cpu_count()} cores, {args.clients} clients, {args.seconds:g} s each")
+    print(
+        f"{os.cpu_count()} cores, {args.clients} clients, {args.seconds:g} s each, "
+        f"{args.workers} worker(s)"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), args.run, args.texts)
+        bench = Bench(Path(folder), args.run, args.texts, args.workers)
         bench.offline()
         speed(bench, "one text each", args.seconds, args.clients, [1])
         speed(bench, "1 to 16 texts", args.seconds, args.clients, [1, 1, 2, 4, 8, 16])

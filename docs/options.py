@@ -11,11 +11,13 @@ from pydantic import BaseModel
 from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Hub
 from bough.recipe.tasks import Task
-from bough.recipe.training import Phase, Training
+from bough.recipe.teacher import Teacher
+from bough.recipe.training import Distil, Phase, Training
 
 HERE = Path(__file__).parent
 PAGES: dict[Path, dict[str, type[BaseModel]]] = {
     HERE / "training.md": {"Training": Training, "Phase": Phase},
+    HERE / "teachers.md": {"Distil": Distil, "Teacher": Teacher},
     HERE / "tasks.md": {"Recipe": Recipe, "Task": Task, "Hub": Hub},
 }
 

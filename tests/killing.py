@@ -1,9 +1,10 @@
 """Kill `bough train` again and again: python -m tests.killing FOLDER HOW RECIPE KILLS SEED
 
-HOW is `random`, at any moment, or `files`, as files are written. Every process is a fork of this
-one, which has only imported what a run needs: so a process starts its work at once, and the moment
-of its death is anywhere in a run rather than in an import. Prints the names of the folders whose
-runs came to their end, as JSON.
+HOW is `random`, at any moment; `ranks`, the same for one or both of two processes that train
+together; or `files`, as files are written. Every process is a fork of this one, which has only
+imported what a run needs: so a process starts its work at once, and the moment of its death is
+anywhere in a run rather than in an import. Prints the names of the folders whose runs came to
+their end, as JSON.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import json
 import os
 import random
 import signal
+import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import scipy.stats
@@ -84,26 +87,42 @@ def command(recipe: str, folder: Path) -> tuple[str, ...]:
     return ("train", recipe, "-o", str(folder))
 
 
-def at_random(root: Path, recipe: str, kills: int, seed: int) -> list[str]:
+def started(words: tuple[str, ...], count: int) -> list[int]:
+    """The processes of one run, as `torchrun` would start them."""
+    if count == 1:
+        return [fork(bough(*words))]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+    def work(rank: int) -> None:
+        os.environ.update(shared, RANK=str(rank), LOCAL_RANK=str(rank))
+        bough(*words)()
+
+    return [fork(partial(work, rank)) for rank in range(count)]
+
+
+def at_random(root: Path, recipe: str, kills: int, seed: int, count: int = 1) -> list[str]:
     """Death at any moment; runs that come to their end are followed by another one."""
     chance = random.Random(seed)
     began = time.monotonic()
     whole = root / "whole"
-    assert ended(fork(bough(*command(recipe, whole)))) == 0
+    assert set(map(ended, started(command(recipe, whole), count))) == {0}
     longest = 0.7 * (time.monotonic() - began)
     finished = []
     number = 0
     while kills or (root / f"run{number}").exists():
         folder = root / f"run{number}"
-        child = fork(bough(*command(recipe, folder)))
+        children = started(command(recipe, folder), count)
         if kills:
             time.sleep(chance.uniform(0, longest))
-            os.kill(child, signal.SIGKILL)
-        code = ended(child)
-        if code == -signal.SIGKILL:
+            for child in chance.sample(children, chance.randint(1, count)):
+                os.kill(child, signal.SIGKILL)
+        codes = set(map(ended, children))
+        if -signal.SIGKILL in codes:
             kills -= 1
         else:
-            assert code == 0, code
+            assert codes == {0}, codes
             finished.append(folder.name)
             number += 1
         if (folder / "recipe.yaml").exists():
@@ -153,5 +172,8 @@ def at_files(root: Path, recipe: str, kills: int, seed: int) -> list[str]:
 
 if __name__ == "__main__":
     where, how, recipe, kills, seed = sys.argv[1:]
-    torture = {"random": at_random, "files": at_files}[how]
-    print(json.dumps(torture(Path(where), recipe, int(kills), int(seed))))
+    words = (Path(where), recipe, int(kills), int(seed))
+    if how == "files":
+        print(json.dumps(at_files(*words)))
+    else:
+        print(json.dumps(at_random(*words, count=2 if how == "ranks" else 1)))

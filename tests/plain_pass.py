@@ -11,9 +11,9 @@ from torch import Tensor
 from bough.data.packing import Pack
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Layout
+from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.heads import exported
 from bough.model.network import Network
-from bough.model.transformer import Embeddings, Layer
 from bough.plan.plan import Cell, Plan
 from bough.recipe.tasks import Task
 from tests import tiny
@@ -80,10 +80,11 @@ def by_hand(model: Network, pack: Pack, sequences: Tensor, reader: str) -> Tenso
         h = tokens
         for step in plan.path(task):
             module = model.cells[step.cell.key]
-            if isinstance(module, Embeddings):
+            if isinstance(module, EmbeddingsModule):
                 h = module(*tokens.unbind(1), None)
-                tables = () if module.relative is None else (module.relative.weight,)
-            elif isinstance(module, Layer):
+                table = module.position_table()
+                tables = () if table is None else (table,)
+            elif isinstance(module, LayerModule):
                 n += 1
                 cells = [model.cells[cell.key] for _, cell in step.adapters]
                 modules = tuple(cell for cell in cells if isinstance(cell, AdapterModule))

@@ -32,6 +32,17 @@ DISTILBERT_SIZES = {
     "initializer_range": 0.3,
 }
 ROBERTA = {**SIZES, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+MODERNBERT = {
+    **SIZES,
+    "local_attention": 8,  # less than the texts are long
+    "global_rope_theta": 160.0,
+    "local_rope_theta": 10.0,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "cls_token_id": 2,
+    "sep_token_id": 3,
+}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("bert", SIZES),
     "bert relu, one segment": ("bert", {**SIZES, "hidden_act": "relu", "type_vocab_size": 1}),
@@ -43,6 +54,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "electra, small embeddings": ("electra", {**SIZES, "embedding_size": 16}),
     "distilbert": ("distilbert", DISTILBERT_SIZES),
     "mpnet": ("mpnet", ROBERTA),
+    "modernbert": ("modernbert", {**MODERNBERT, "num_hidden_layers": 4}),  # the last sees all
+    "modernbert, a local layer last": ("modernbert", MODERNBERT),
 }
 
 

@@ -21,7 +21,8 @@ import httpx
 import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
-from bough.inference.model import Answer, Text
+from bough.inference.answers import Answer
+from bough.inference.model import Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.serve.app import build
 from bough.serve.main import configure

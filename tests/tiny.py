@@ -15,9 +15,10 @@ from bough.data.examples import Examples
 from bough.data.packing import Pack
 from bough.model.attention import Layout
 from bough.model.dropout import DropoutGenerator
+from bough.model.families import build
+from bough.model.families.parts import EmbeddingsModule
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import Encoder
-from bough.model.transformer import Embeddings, Layer, Pooler
 from bough.plan.encoder_pooling import EncoderPooling
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Plan
@@ -66,6 +67,8 @@ def shape(family: str = "bert", **changes: Any) -> Shape:
         "eps": 1e-12,
         "pooler": FAMILIES[family].pooler,
     }
+    if family == "modernbert":  # a window of two tokens to either side, in the second layer
+        config |= {"window": 4, "local": (2,), "theta": 160.0, "local_theta": 10.0}
     return Shape(**config | changes)
 
 
@@ -73,14 +76,11 @@ def shape(family: str = "bert", **changes: Any) -> Shape:
 def encoder(family: str = "bert", seed: int = 0, **changes: Any) -> Encoder:
     """A random encoder whose weights are large enough for differences to show."""
     sizes = shape(family, **changes)
-    places: dict[str, nn.Module] = {"embeddings": Embeddings(sizes)}
-    places |= {f"layer {n}": Layer(sizes) for n in range(1, sizes.layers + 1)}
-    if sizes.pooler:
-        places["pooler"] = Pooler(sizes)
+    places = build.trunk(sizes)
     generator = torch.Generator().manual_seed(seed)
     tensors = {
         f"{place}.{name}": torch.randn(tensor.shape, generator=generator) * 0.2
-        + (1.0 if "norm" in name and name.endswith("weight") else 0.0)
+        + (1.0 if ("norm" in name or "final" in name) and name.endswith("weight") else 0.0)
         for place, module in places.items()
         for name, tensor in module.state_dict().items()
     }
@@ -90,10 +90,7 @@ def encoder(family: str = "bert", seed: int = 0, **changes: Any) -> Encoder:
 
 def trunk(source: Encoder) -> nn.ModuleDict:
     """The encoder's places as modules: "embeddings", "layer 1", ..., "pooler" where it has one."""
-    places: dict[str, nn.Module] = {"embeddings": Embeddings(source.shape)}
-    places |= {f"layer {n}": Layer(source.shape) for n in range(1, source.shape.layers + 1)}
-    if source.weights("pooler"):
-        places["pooler"] = Pooler(source.shape)
+    places = build.trunk(source.shape)
     for place, module in places.items():
         module.load_state_dict(source.weights(place))
     return nn.ModuleDict(places)
@@ -102,9 +99,9 @@ def trunk(source: Encoder) -> nn.ModuleDict:
 def encode(places: nn.ModuleDict, pack: Pack, cls_only: bool = False) -> Tensor:
     """The plain pass through all layers: [tokens, d], or with `cls_only` [texts, d]."""
     embeddings = places["embeddings"]
-    assert isinstance(embeddings, Embeddings)
-    relative = embeddings.relative
-    layout = Layout(pack.lengths, () if relative is None else (relative.weight,))
+    assert isinstance(embeddings, EmbeddingsModule)
+    table = embeddings.position_table()
+    layout = Layout(pack.lengths, () if table is None else (table,))
     h: Tensor = embeddings(*pack.tokens.unbind(1), None)
     layers = [module for place, module in places.items() if place.startswith("layer")]
     for layer in layers[:-1]:

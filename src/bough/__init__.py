@@ -11,9 +11,10 @@ from bough.machine_limits import sleep_when_idle
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
     from bough.inference.answer_columns import columns
+    from bough.inference.answers import Answer
     from bough.inference.evaluation import Evaluation, evaluate
     from bough.inference.load import load
-    from bough.inference.model import Answer, Model
+    from bough.inference.model import Model
     from bough.inference.torch_model import MultiTaskModel
     from bough.plan.plan import Plan
     from bough.recipe.recipe import Recipe
@@ -31,7 +32,7 @@ sleep_when_idle()  # before torch is loaded
 
 # Where the public names are defined; torch is loaded with the first that needs it.
 _DEFINED_IN = {
-    "Answer": "inference.model.Answer",
+    "Answer": "inference.answers.Answer",
     "Evaluation": "inference.evaluation.Evaluation",
     "Model": "inference.model.Model",
     "MultiTaskModel": "inference.torch_model.MultiTaskModel",

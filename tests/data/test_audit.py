@@ -31,13 +31,13 @@ def told(labels: tuple[str, ...], train: list[str], dev: list[str] | None = None
 def test_classes_come_with_their_counts() -> None:
     labels = ("anger", "joy")
     assert told(labels, ["joy"] * 3 + ["anger"] * 2) == [
-        "2 classes in 5 train rows: anger 2, joy 3"
+        "2 classes in 5 train rows: anger (2), joy (3)"
     ]
     many = tuple(f"class {chr(97 + n)}{n}" for n in range(20))
     given = [name for n, name in enumerate(many) for _ in range(n + 2)]
     said = class_counts(task(many), rows(many, given))
-    assert said.startswith("class t19 21, class s18 20, class r17 19, ..., ")
-    assert said.endswith("class a0 2")
+    assert said.startswith("class t19 (21), class s18 (20), class r17 (19), ..., ")
+    assert said.endswith("class a0 (2)")
 
 
 def test_a_misspelt_class_is_named_by_its_line() -> None:

@@ -104,3 +104,31 @@ def test_a_missing_package_is_said_before_anything_is_read(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UserError, match="which needs the hub extra"):
         Data.gather(Recipe.read(recipe))
+
+
+def test_tasks_of_one_table_have_its_texts_in_common(tmp_path: Path) -> None:
+    """Empty cells are not learned from, and counted; a task alone on a table has to have labels."""
+    lines = "text,mood,grade\nthe old tree,good,1\nis green,,2\nwho does,bad,\na leaf,good,5\n"
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.csv").write_text(lines)
+    files: dict[str, Any] = {"text": "text", "train": "train.csv", "dev": "dev.csv"}
+    tasks = {
+        "mood": {"kind": "classify", "label": "mood", **files},
+        "grade": {"kind": "regress", "label": "grade", "range": [1, 5], **files},
+    }
+    recipe = Recipe.read({"encoder": "minilm", "data": str(tmp_path), "tasks": tasks})
+    data = Data.gather(recipe)
+    found = data.examples("train", tiny.tokenizer(), 30)
+    assert found["mood"].sequences is found["grade"].sequences
+    assert {n: own.index[:, 0].tolist() for n, own in found.items()} == {
+        "mood": [0, 2, 3], "grade": [0, 1, 3]
+    }  # fmt: skip
+    said = data.notes()
+    assert len(said) == 4
+    assert "task 'mood': 1 of 4 train rows have no label" in said[0]
+    assert said[0].endswith("column 'mood'): nothing is learned from them")
+    assert said[1].endswith("column 'mood'): they are not judged")
+    assert len(Data.gather(recipe, ["dev"], only=["mood"]).rows["mood"]["dev"]) == 3
+    alone = recipe.model_copy(update={"tasks": {"mood": recipe.tasks["mood"]}})
+    with pytest.raises(UserError, match="line 3, column 'mood': the label is empty"):
+        Data.gather(alone)

@@ -183,16 +183,38 @@ def test_several_labels_make_several_tasks(tiny_folder: Path) -> None:
         for name, task in recipe.tasks.items()
     ]
     assert aside[0] == aside[1]
+    sources = {(task.train, task.dev) for task in recipe.tasks.values()}
+    assert sources == {("mail-train.csv", "mail-dev.csv")}, "one table, of which each has a column"
+    assert set(one_step(Path("recipe.yaml"), tiny_folder)["dev"]["tasks"]) == set(recipe.tasks)
+
+
+def test_columns_that_are_called_like_labels_are_tasks_of_one_table(tiny_folder: Path) -> None:
+    """Some cells empty; a column that says the same in other words is no task of its own."""
+    size = 60
+    relatedness = ["" if i % 3 == 0 else f"{1 + i % 9 / 2}" for i in range(size)]
+    for split, start in (("train", 0), ("dev", 100)):
+        write(f"sick-{split}.csv", {
+            "sentence1": texts(size, start), "sentence2": texts(size, start + 3),
+            "relatedness": relatedness, "entailment": words(size, "no", "yes"),
+            "label": words(size, "0", "1"),
+        })  # fmt: skip
+    said = "\n".join(init([Path("sick-train.csv"), Path("sick-dev.csv")]).lines())
+    recipe = Recipe.read("recipe.yaml")
+    assert [(n, t.kind, t.label) for n, t in recipe.tasks.items()] == [
+        ("sick-relatedness", "regress", "relatedness"), ("sick-label", "classify", "label")
+    ]  # fmt: skip
+    assert "sick-train.csv: 40 to learn from, 20 more without a label" in said
     assert set(one_step(Path("recipe.yaml"), tiny_folder)["dev"]["tasks"]) == set(recipe.tasks)
 
 
 def test_other_readings_are_hinted_at() -> None:
     size = 40
     write("mail.csv", {"title": texts(size), "text": texts(size, 3),
-                       "label": words(size, "x", "y"), "topic": words(size, "p", "q")})  # fmt: skip
+                       "label": words(size, "x", "y"),
+                       "tone": words(size, "p", "p", "q")})  # fmt: skip
     said = "\n".join(init([Path("mail.csv")]).lines())
     assert "column 'title' is text, too" in said
-    assert "column 'topic' could be learned, too: --label label --label topic" in said
+    assert "column 'tone' could be learned, too: --label label --label tone" in said
 
 
 @pytest.mark.parametrize(

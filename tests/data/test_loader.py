@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from bough.data.loader import Loader, MicroBatch
+from bough.data.examples import Examples, examples_of
+from bough.data.loader import Loader, MicroBatch, row_groups
 from bough.data.tokens import Ints
 from bough.distributed import Processes
 from tests import tiny
@@ -74,3 +77,60 @@ def test_processes_share_a_step_out(count: int, accumulate: int) -> None:
             shares = [other.shares.get(task, 0) for other in parts]
             assert sum(shares) == pytest.approx(part.shares[task])
     assert sum(part.tokens for steps in each for part in steps) == sum(p.tokens for p in whole)
+
+
+# --- rows that several tasks have labels for ----------------------------------------------------
+
+
+def a_table(**lines: range) -> dict[str, Examples]:
+    """Tasks on one table of eight texts, each with labels in these rows."""
+    texts: list[tuple[str, ...]] = [(" ".join(tiny.WORDS[: i + 1]),) for i in range(8)]
+    rows = {
+        name: replace(tiny.rows([texts[i] for i in own], [i % 3 for i in own]), lines=[*own])
+        for name, own in lines.items()
+    }
+    return examples_of(dict.fromkeys(lines, tiny.task()), rows, tiny.tokenizer(), 40)
+
+
+def test_tasks_of_one_table_are_drawn_together_where_their_labels_meet() -> None:
+    every = a_table(a=range(8), b=range(2, 6), c=range(5))
+    assert list(row_groups(every)) == ["a+b+c"]
+    group = row_groups(every)["a+b+c"]
+    assert group.lengths.tolist() == [i + 3 for i in range(8)]
+    found = group.of(np.array([0, 7, 4]))
+    assert {task: numbers.tolist() for task, numbers in found.items()} == {
+        "a": [0, 7, 4], "b": [2], "c": [0, 4]
+    }  # fmt: skip
+    assert list(group.of(np.array([7]))) == ["a"]
+    assert list(row_groups(a_table(a=range(4), b=range(3, 8)))) == ["a", "b"]
+    assert list(row_groups(tiny.examples())) == ["single", "twin", "joint"]
+
+
+def test_a_row_is_packed_once_for_all_its_labels() -> None:
+    every = a_table(a=range(8), b=range(2, 6))
+    (part,) = Loader(every, lambda: {"a+b": np.array([0, 3, 5, 3])}).next(apart=True)
+    (batch,) = part.batches
+    assert batch.pack.lengths == (3, 6, 8, 6)
+    assert {task: index[:, 0].tolist() for task, index in batch.index.items()} == {
+        "a": [0, 1, 2, 3], "b": [1, 2, 3]
+    }  # fmt: skip
+    assert {task: targets.tolist() for task, targets in batch.targets.items()} == {
+        "a": [0, 0, 2, 0], "b": [0, 2, 0]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_processes_share_a_table_by_its_rows(count: int) -> None:
+    every = a_table(a=range(8), b=range(2, 6))
+    drawn = {"a+b": np.array([6, 0, 3, 5, 1, 2, 7])}
+    loaders = [Loader(every, lambda: drawn, 2, Processes(rank, count)) for rank in range(count)]
+    steps = [loader.next(apart=False) for loader in loaders]
+    for parts in zip(*steps, strict=True):
+        for task in parts[0].own:
+            assert sum(part.own[task] for part in parts) == pytest.approx(1)
+        for part in parts:
+            for batch in part.batches:  # a row's labels are where its text is
+                assert len(batch.pack.lengths) == len(batch.index["a"])
+    for task in ("a", "b"):
+        shares = [part.shares.get(task, 0) for step in steps for part in step]
+        assert sum(shares) == pytest.approx(1)

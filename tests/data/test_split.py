@@ -7,6 +7,10 @@ from bough.data.split import split_off
 from tests.data.reading import texts
 
 
+def by_class(label: int) -> int:
+    return label
+
+
 def as_rows(parts: list[str], labels: list[int]) -> Rows:
     size = len(parts)
     return Rows([(text,) for text in parts], labels, [str(i) for i in range(size)], "f.csv",
@@ -15,23 +19,23 @@ def as_rows(parts: list[str], labels: list[int]) -> Rows:
 
 def test_rows_aside_do_not_depend_on_the_order_and_keep_the_classes() -> None:
     parts, labels = texts(1000), [int(i % 10 == 0) for i in range(1000)]
-    train_rows, dev = split_off(as_rows(parts, labels), by_class=True)
+    train_rows, dev = split_off(as_rows(parts, labels), by_class)
     assert sorted(train_rows + dev) == list(range(1000))
     assert len(dev) == 100
     assert sum(labels[n] for n in dev) == 10
-    turned = split_off(as_rows(parts[::-1], labels[::-1]), by_class=True)[1]
+    turned = split_off(as_rows(parts[::-1], labels[::-1]), by_class)[1]
     assert {parts[n] for n in dev} == {parts[::-1][n] for n in turned}
 
 
 def test_equal_texts_stay_on_one_side() -> None:
     parts = texts(50) * 4
-    train_rows, dev = split_off(as_rows(parts, [i % 2 for i in range(200)]), by_class=True)
+    train_rows, dev = split_off(as_rows(parts, [i % 2 for i in range(200)]), by_class)
     assert dev
     assert not {parts[n] for n in train_rows} & {parts[n] for n in dev}
 
 
 def test_tasks_on_one_file_set_the_same_texts_aside_whatever_is_missing() -> None:
     parts = texts(400)
-    whole = split_off(as_rows(parts, [0, 1] * 200), True, 400)[1]
-    part = split_off(as_rows(parts[150:], [0, 1, 1, 0, 1] * 50), True, 400)[1]
+    whole = split_off(as_rows(parts, [0, 1] * 200), by_class, 400)[1]
+    part = split_off(as_rows(parts[150:], [0, 1, 1, 0, 1] * 50), by_class, 400)[1]
     assert {parts[n] for n in whole} & set(parts[150:]) == {parts[150 + n] for n in part}

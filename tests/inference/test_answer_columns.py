@@ -6,7 +6,7 @@ import pandas
 import polars
 
 from bough.inference.answer_columns import columns
-from bough.inference.model import Answer
+from bough.inference.answers import Answer
 from bough.inference.torch_model import MultiTaskModel
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bough.inference.model import Answer, Text
+from bough.inference.answers import Answer
+from bough.inference.model import Text
 
 SHORT, LONG = "Fine.", "The train was late, the soup was cold and the film went on for ever. " * 3
 TEXTS: list[Text] = [

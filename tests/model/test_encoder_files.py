@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,11 @@ def _changed(folder: Path, to: Path, change: Callable[[dict[str, Any]], object])
     return to
 
 
+def _number_texts(content: dict[str, Any], form: str) -> None:
+    """The last special token of one form is of a third text."""
+    content["post_processor"][form][-1]["SpecialToken"]["type_id"] = 2
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -108,6 +114,10 @@ def _changed(folder: Path, to: Path, change: Callable[[dict[str, Any]], object])
         (
             lambda c: c["model"].update(unk_token="[NONE]"),
             "cannot read a text|not a tokenizer file",
+        ),
+        *(
+            (partial(_number_texts, form=form), "numbers texts, as those of a pair, up to 2")
+            for form in ("single", "pair")
         ),
     ],
 )

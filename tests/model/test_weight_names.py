@@ -26,7 +26,8 @@ def test_every_tensor_is_used_or_named_and_counted(kind: str, tmp_path: Path) ->
     assert used | set(encoder.unused) == set(load_file(tmp_path / "model.safetensors"))
     assert not encoder.unused
     shape = encoder.shape
-    counted = shape.embedding_parameters + shape.layers * shape.layer_parameters
+    layers = sum(shape.layer_parameters(n) for n in range(1, shape.layers + 1))
+    counted = shape.embedding_parameters + layers
     counted += shape.pooler_parameters if shape.pooler else 0
     assert counted == sum(p.numel() for p in model.parameters())
     assert counted == sum(t.numel() for t in encoder.tensors.values())

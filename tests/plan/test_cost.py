@@ -29,6 +29,7 @@ BERT = Shape(
     activation="gelu",
     eps=1e-12,
 )
+MODERN: dict[str, object] = {"family": "modernbert", "types": 0, "window": 4, "local": (1,)}
 EMBEDDINGS, LAYER, POOLER = 23_837_184, 7_087_872, 590_592
 
 
@@ -132,6 +133,21 @@ def test_electra_projects_its_embeddings() -> None:
     assert extra == 2 * 5 * 4 * 8
 
 
+def test_modernbert_sees_a_window_and_has_a_gate() -> None:
+    plan = Plan.parse("full", ("a",), 2, pooled=())
+    n, d, inner, reach = 7, 8, 16, 2
+    shape = tiny(2, **MODERN)
+    found = cost(plan, shape, length=n, means=["a"]).flops_together
+    pairs = [(i, j) for i in range(n) for j in range(n)]
+    seen = len(pairs) + sum(abs(i - j) <= reach for i, j in pairs)
+    assert found == 2 * (2 * n * (4 * d * d + 3 * d * inner) + 2 * d * seen + d)
+    first = cost(plan, tiny(2, **MODERN | {"local": (1, 2)}), length=n).flops_together
+    other = cost(plan, shape, length=n).flops_together
+    assert other - first == 2 * 2 * d * (n - (reach + 1))
+    lora = cost(Plan.parse("lora:4:i@1", ("a",), 2), shape, length=n)
+    assert lora.adapter_parameters == {"a": 4 * (d + 2 * inner)}
+
+
 def test_steps() -> None:
     assert cost(bert("full"), BERT).steps == (14, 14, 14)
     assert cost(bert("split@6"), BERT).steps == (14, 21, 28)
@@ -177,7 +193,7 @@ def test_networks_are_built_as_counted(plan: Plan) -> None:
     from bough.recipe.tasks import Task
 
     task = Task(kind="regress", text="text", range=(0, 1), pooling="pooler")
-    for other in ({}, {"family": "mpnet", "types": 0, "relative": 7}, {"embedding": 4}):
+    for other in ({}, {"family": "mpnet", "types": 0, "relative": 7}, {"embedding": 4}, MODERN):
         shape = tiny(plan.layers, **other)
         network = Network(plan, dict.fromkeys(plan.tasks, task), shape)
         for cell, size in cell_parameters(plan, shape).items():

@@ -31,6 +31,11 @@ def test_unknown_encoders_are_refused_with_the_list(tmp_path: Path) -> None:
         Shape.read(tmp_path)
 
 
+def test_albert_is_refused_with_the_reason() -> None:
+    with pytest.raises(UserError, match=r"albert .*all its layers are one and the same.* bert, "):
+        Shape.of({"model_type": "albert"})
+
+
 def test_what_a_config_may_not_say(tmp_path: Path) -> None:
     good = Shape.of(tiny.shape().config()).config()
     changes: list[tuple[dict[str, object], str]] = [

@@ -37,7 +37,7 @@ def write(run: Run, header: list[str], lines: list[list[object]]) -> None:
 def test_classes_go_round(run: Run) -> None:
     shares = np.array([[0.25, 0.75], [0.9, 0.1]])
     write(run, *table(MOOD, rows([1, 1]), Predictions(np.array([1, 0]), shares, None)))
-    answers = Answers.read(run, "t", "dev")
+    answers = Answers.read(run, "t", "dev", "classify")
     assert (answers.ids, answers.labels) == (["a", "b"], ("bad", "good"))
     assert answers.truth.tolist() == [1, 1]
     assert answers.said.tolist() == [1, 0]
@@ -47,7 +47,7 @@ def test_classes_go_round(run: Run) -> None:
 
 def test_numbers_go_round(run: Run) -> None:
     write(run, *table(LIKE, rows([2.5, 0.0]), Predictions(np.array([2.25, 5.0]), None, None)))
-    answers = Answers.read(run, "t", "dev")
+    answers = Answers.read(run, "t", "dev", "regress")
     assert (answers.truth.tolist(), answers.said.tolist()) == ([2.5, 0.0], [2.25, 5.0])
     assert (answers.labels, answers.probabilities) == ((), None)
 
@@ -57,12 +57,12 @@ def test_rows_without_labels_have_answers_to_read_but_not_to_judge(run: Run) -> 
     assert (header, lines[0]) == (["id", "predicted"], ["a", "1.000000"])
     write(run, header, lines)
     with pytest.raises(UserError, match="the dev rows have no labels to judge by"):
-        Answers.read(run, "t", "dev")
+        Answers.read(run, "t", "dev", "regress")
 
 
 def test_files_that_are_none(run: Run) -> None:
     with pytest.raises(UserError, match=r"t-dev.csv: no such predictions"):
-        Answers.read(run, "t", "dev")
+        Answers.read(run, "t", "dev", "classify")
     header = ["id", "label", "predicted", "p(bad)", "p(good)"]
     refused: list[tuple[list[list[object]], str]] = [
         ([], "cut short or not a table"),
@@ -73,7 +73,7 @@ def test_files_that_are_none(run: Run) -> None:
     for lines, said in refused:
         write(run, header, lines)
         with pytest.raises(UserError, match=said):
-            Answers.read(run, "t", "dev")
+            Answers.read(run, "t", "dev", "classify")
 
 
 def test_labels_that_are_formulas_go_round(run: Run) -> None:
@@ -83,7 +83,7 @@ def test_labels_that_are_formulas_go_round(run: Run) -> None:
     header, lines = table(task, named, Predictions(np.array([1, 0]), shares, None))
     assert [line[:3] for line in lines] == [["'@a", "'=1+1", "''=1+1"], ["-5", "'-x", "'=1+1"]]
     write(run, header, lines)
-    answers = Answers.read(run, "t", "dev")
+    answers = Answers.read(run, "t", "dev", "classify")
     assert (answers.ids, answers.labels) == (["@a", "-5"], ("=1+1", "'=1+1", "-x"))
     assert (answers.truth.tolist(), answers.said.tolist()) == ([0, 2], [1, 0])
 
@@ -92,4 +92,4 @@ def test_labels_that_are_formulas_go_round(run: Run) -> None:
 def test_numbers_that_are_none(run: Run, value: str) -> None:
     write(run, ["id", "label", "predicted"], [["a", 1.0, value]])
     with pytest.raises(UserError, match="not a predictions file"):
-        Answers.read(run, "t", "dev")
+        Answers.read(run, "t", "dev", "regress")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ def data(*texts: str) -> Data:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     before = data("one", "two").digests()
-    facts = {"data": before, "threads": 2, "kernels": "bough's", "tokenizer": "x", "weights": "y"}
+    facts = {
+        "data": before, "threads": 2, "kernels": "bough's", "tokenizer": "x", "weights": "y",
+        "teachers": {"a": "t"},
+    }  # fmt: skip
     (tmp_path / "environment.json").write_text(json.dumps(facts))
     return Run(tmp_path)
 
@@ -34,17 +38,27 @@ def said(
     threads: int = 2,
     kernels: str = "bough's",
     processes: int = 1,
+    teachers: Mapping[str, str] | None = None,
     **parts: str,
 ) -> list[str]:
     out: list[str] = []
     here = {"threads": threads, "kernels": kernels}
-    check(run, rows, "minilm", parts, out.append, here=here, processes=processes)
+    check(
+        run, rows, "minilm", parts, out.append, here=here, processes=processes,
+        teachers=teachers or {},
+    )  # fmt: skip
     return out
 
 
 def test_nothing_is_said_of_what_is_the_same(run: Run) -> None:
     assert said(run, data("one", "two"), tokenizer="x", weights="y") == []
     assert list(changed_rows(run, data("one", "two"))) == []
+
+
+def test_other_answers_of_a_teacher_are_refused(run: Run) -> None:
+    assert said(run, data("one", "two"), teachers={"a": "t"}) == []
+    with pytest.raises(UserError, match="the teachers of task 'a' answer otherwise"):
+        said(run, data("one", "two"), teachers={"a": "u"})
 
 
 def test_other_rows_and_another_tokenizer_are_refused(run: Run) -> None:

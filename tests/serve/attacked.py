@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from bough.cli.main import main
 from bough.inference import model
+from bough.inference.answers import Answer
 
 CURSE = "abracadabra"
 
@@ -19,7 +20,7 @@ class PanicException(BaseException):
 
 def _cursed(
     self: model.Model, asked: Iterable[tuple[model.Text, tuple[str, ...]] | None]
-) -> Iterator[dict[str, model.Answer]]:
+) -> Iterator[dict[str, Answer]]:
     chosen = list(asked)
     if any(CURSE in str(query) for query in chosen):
         raise PanicException("index out of bounds")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import socket
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ from bough.serve.app import build
 from bough.serve.main import listen, serve
 from bough.serve.microbatch import Answers
 from bough.serve.settings import LOCAL, Settings
+from tests.serve.ending import end_under_load
 from tests.serving import KEY, Client, Server, in_threads, model, same, served, some_texts
 
 
@@ -42,7 +40,7 @@ def test_overload_and_the_end_of_a_server(folder: Path) -> None:
         with closing(Client(small.url, **KEY)) as client:
             assert client.ask(texts[:2]).status == 200  # and it is well afterwards
             assert client.get("/ready").status == 200
-        end(small, texts[:8], truth)
+        end_under_load(small, texts[:8], truth, **KEY)
 
 
 def overload(server: Server, texts: Sequence[Text], truth: Sequence[Answers]) -> None:
@@ -62,40 +60,6 @@ def overload(server: Server, texts: Sequence[Text], truth: Sequence[Answers]) ->
 
     in_threads(16, work)
     assert set(statuses) == {200, 503}
-
-
-def end(server: Server, texts: Sequence[Text], truth: Sequence[Answers]) -> None:
-    moment = 0.0
-    answered, after = [0] * 8, [0] * 8
-    lost: list[tuple[float, str]] = []
-
-    def work(number: int) -> None:
-        with closing(Client(server.url, **KEY)) as client:
-            while True:
-                began = time.monotonic()
-                try:
-                    response = client.ask(texts)
-                except (OSError, HTTPException) as error:
-                    lost.append((began, repr(error)))
-                    return
-                assert response.status in (200, 503), response.json
-                if response.status == 200:
-                    assert all(map(same, response.json["answers"], truth))
-                    answered[number] += 1
-                    after[number] += moment > began
-
-    def stop() -> None:
-        nonlocal moment
-        while sum(answered) < 20:
-            time.sleep(0.01)
-        moment = time.monotonic()
-        server.process.send_signal(signal.SIGTERM)
-
-    in_threads(9, lambda number: stop() if number == 8 else work(number))
-    assert len(lost) == 8
-    assert sum(after) > 0
-    # What was sent well before the signal had arrived, so none of it may be lost.
-    assert all(began > moment - 0.1 for began, _ in lost), (moment, lost)
 
 
 def test_short_answers_are_not_held_back() -> None:

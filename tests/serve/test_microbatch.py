@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from prometheus_client import generate_latest
 
-from bough.inference.model import Answer
+from bough.inference.answers import Answer
 from bough.serve.microbatch import (
     Answers,
     DeadlyText,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from bough.data.examples import examples_of
 from bough.recipe.methods import SAMPLINGS
 from bough.recipe.recipe import Recipe
 from bough.recipe.training import Phase as Given
@@ -187,3 +189,26 @@ def test_a_run_writes_down_the_length_that_it_chose(tiny_folder: Path, tmp_path:
     run = train(recipe, tmp_path / "run", ["training.batch=1"])
     assert Recipe.read(run.recipe_file).training.epochs == 3
     assert logged(run)[-1]["step"] == 300
+
+
+def test_a_table_is_drawn_by_its_rows_and_each_task_counts_its_own() -> None:
+    """Two tasks on six rows, one of which the second has no label for, in batches of four."""
+    texts: list[tuple[str, ...]] = [(word,) for word in tiny.WORDS[:6]]
+    rows = {
+        "a": tiny.rows(texts, [0, 1, 2, 0, 1, 2]),
+        "b": replace(tiny.rows(texts[1:], [0, 1, 2, 0, 1]), lines=[*range(1, 6)]),
+    }
+    tasks = dict.fromkeys(rows, tiny.task())
+    examples = examples_of(tasks, rows, tiny.tokenizer(), 40)
+    training = Training(batch=4, epochs=3, sampling="each")
+    schedule = PhaseSchedule.of(training, None, examples)
+    assert (schedule.sampler.tasks, schedule.steps) == (("a+b",), 6)
+    made = Phase(schedule, Progress(), tiny.network("full", tasks), examples, {"a": 1.0, "b": 1.0})
+    before = 0
+    for number in range(1, 4):
+        made.step()
+        seen = made.seen()
+        assert seen["a"] == (4 * number, 4 * number / 6)
+        assert before < seen["b"][0] <= 4 * number
+        before = seen["b"][0]
+    assert made.seen()["b"] == (10, 2.0), "two passes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import torchjd.aggregation as jd
 import torchjd.scalarization as scalarization
 from torch import Tensor, nn
 
-from bough.data.examples import Examples
-from bough.data.loader import Loader
+from bough.data.examples import Examples, examples_of
+from bough.data.loader import Loader, row_groups
 from bough.data.packing import collate
 from bough.data.tokens import Ints
 from bough.model.losses import loss
@@ -86,6 +87,47 @@ class Watched(Stepper):
 
 def flat(gradients: Sequence[Tensor]) -> Tensor:
     return torch.cat([g.to_dense().flatten() for g in gradients]).double()
+
+
+# --- rows that several tasks have labels for ----------------------------------------------------
+
+# Of a row without a label a task has no example: b has none in the first, c none in the last two.
+SHARED = {"a": LABELS["a"], "b": LABELS["b"][1:], "c": LABELS["c"][:-2]}
+
+
+def shared() -> dict[str, Examples]:
+    """The same texts as one table, some of its label cells empty."""
+    lines = {"a": range(6), "b": range(1, 6), "c": range(4)}
+    rows = {
+        name: replace(tiny.rows([TEXTS[i] for i in lines[name]], labels), lines=[*lines[name]])
+        for name, labels in SHARED.items()
+    }
+    return examples_of(dict.fromkeys(SHARED, TASK), rows, tiny.tokenizer(), 40)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("method", ["sum", "pcgrad", "mgda", "upgrad"])
+def test_a_table_of_several_tasks_is_passed_once_and_learned_like_tasks_apart(
+    method: str, parts: int
+) -> None:
+    """The same rows as one table, and as three sets of their own: the same gradients."""
+    table, apart = Watched(combine=method), Watched(combine=method)
+    table.examples = shared()
+    rows = np.array([0, 5, 2, 3])
+    groups = row_groups(table.examples)
+    assert list(groups) == ["a+b+c"]
+    result = table.step(Loader(table.examples, lambda: {"a+b+c": rows}, parts), 1e-2)
+    chosen = {"a": rows, "b": rows[rows > 0], "c": rows[rows < 4]}
+    expected = apart.once(chosen, parts=1)
+    assert result.losses == pytest.approx(expected.losses, rel=1e-5)
+    assert table.gradients.keys() != {}
+    for mine, theirs in zip(table.parameters, apart.parameters, strict=True):
+        assert (mine in table.gradients) == (theirs in apart.gradients)
+        if mine in table.gradients:
+            torch.testing.assert_close(
+                table.gradients[mine], apart.gradients[theirs], rtol=1e-4, atol=1e-6
+            )
+    assert result.tokens == sum(len(text.split()) + 2 for (text,) in (TEXTS[i] for i in rows))
 
 
 # --- combine --------------------------------------------------------------------------------------

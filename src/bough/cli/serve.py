@@ -32,8 +32,12 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "cpu",
     precision: PrecisionName = "auto",
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that answer, with the weights in common.")
+    ] = 1,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Passes at a time; on the CPU one per core.")
+        int | None,
+        typer.Option(min=1, help="Passes at a time of a worker; on the CPU all have one per core."),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of one pass, about.")] = 1024,
     queue: Annotated[int, typer.Option(help="Texts that may wait; more get 503.")] = 1024,
@@ -68,7 +72,8 @@ def serve(
         run,
         Settings(
             limits=Limits(body, texts, characters, queue, timeout),
-            threads=threads or (cores() if device == "cpu" else 1),
+            workers=workers,
+            threads=threads or (max(1, cores() // workers) if device == "cpu" else 1),
             tokens=tokens,
             key=None if api_key is None else api_key.strip(),
             origins=tuple(cors or ()),

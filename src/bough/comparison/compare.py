@@ -158,7 +158,7 @@ def compare(
     groups.check_rows(runs, recipes, chosen, split)
     variants, duplicates = groups.group(runs, recipes)
     answers = {
-        (v.label, name): tuple(Answers.read(run, name, split) for run in v.runs)
+        (v.label, name): tuple(Answers.read(run, name, split, chosen[name].kind) for run in v.runs)
         for v in variants
         for name in chosen
         if name in v.recipe.tasks

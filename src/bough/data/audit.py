@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bough.data.checked_rows import Rows
+from bough.data.label_cells import label_cells
 from bough.errors import listed
 from bough.recipe.labels import number
 from bough.recipe.tasks import Task
@@ -20,10 +21,10 @@ RARE = 0.1  # of another class's rows: a class with a name so near that has fewe
 
 
 def class_counts(task: Task, rows: Rows) -> str:
-    """Each class with its number of rows: positive 120, negative 80."""
+    """Each class with its number of rows: positive (120), negative (80)."""
     counts = _counted(task, rows)
     order = list(counts) if len(counts) <= MOST else sorted(counts, key=lambda c: -counts[c])
-    named = [f"{label} {counts[label]:,}" for label in order]
+    named = [f"{label} ({counts[label]:,})" for label in order]
     if len(named) > MOST:
         named = [*named[:3], "...", *named[-3:]]
     return ", ".join(named)
@@ -74,15 +75,17 @@ def class_doubts(task: Task, rows: Mapping[Any, Rows]) -> Iterator[str]:
 
 
 def _counted(task: Task, rows: Rows) -> dict[str, int]:
-    counts = Counter(map(int, rows.labels or ()))
+    named = label_cells(task).classes
+    counts = Counter(place for label in rows.labels or () for place in named(label))
     return {label: counts[place] for place, label in enumerate(task.labels or ())}
 
 
 def _first_lines(task: Task, rows: Rows) -> dict[str, int]:
     assert task.labels is not None
     assert rows.labels is not None
-    pairs = zip(map(int, rows.labels), rows.lines, strict=True)
-    return {task.labels[place]: line for place, line in reversed(list(pairs))}
+    named = label_cells(task).classes
+    pairs = list(zip(rows.labels, rows.lines, strict=True))
+    return {task.labels[place]: line for label, line in reversed(pairs) for place in named(label)}
 
 
 def _rows(count: int) -> str:

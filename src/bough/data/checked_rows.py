@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from bough.data.label_cells import CellError, label_cells
 from bough.data.tables import Skipped, Table, Wanted, open_table
 from bough.errors import UserError, listed, nearest, shorten
-from bough.recipe.labels import class_name, in_order, is_missing, number
 from bough.recipe.sources import Source
 from bough.recipe.tasks import SPLITS, Split, Task
 
@@ -29,7 +29,7 @@ class Rows:
     """One split of a task: what is read, what is right, and where each row was found."""
 
     texts: list[tuple[str, ...]]
-    labels: list[int] | list[float] | None  # class index or value; None where there are none
+    labels: list[Any] | None  # as `label_cells` reads them; None where there are none
     ids: list[str]  # the column `id`, else the line
     source: str
     lines: list[int]
@@ -37,6 +37,7 @@ class Rows:
     notes: tuple[str, ...] = ()  # what was assumed about the file
     unit: str = "line"  # what `lines` counts: lines of a file or rows of a set
     unused: int = 0  # good rows that a limit leaves out
+    gaps: int = 0  # good rows whose label cell is empty: nothing is learned from them
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -52,14 +53,23 @@ class Rows:
             return ""
         first = "; ".join(named(row, self.unit) for row in self.skipped[:most])
         more = f"; and {len(self.skipped) - most:,} more" if len(self.skipped) > most else ""
-        total = len(self.skipped) + len(self) + self.unused
+        total = len(self.skipped) + len(self) + self.unused + self.gaps
         return f"{self.source}: skipped {len(self.skipped):,} of {total:,} rows: {first}{more}"
 
 
 def load(
-    name: str, task: Task, *, root: Path, policy: Policy, splits: Sequence[Split] | None = None
+    name: str,
+    task: Task,
+    *,
+    root: Path,
+    policy: Policy,
+    splits: Sequence[Split] | None = None,
+    gaps: bool = False,
 ) -> tuple[Task, dict[Split, Rows]]:
-    """The task with its classes known, and the splits asked for; left open, all that it has."""
+    """The task with its classes known, and the splits asked for; left open, all that it has.
+
+    With `gaps` label cells may be empty, as others' labels are in the table, too.
+    """
     needed: Sequence[Split] = ("train", "dev") if splits is None else splits
     for split in needed:
         if getattr(task, split) is None:
@@ -71,24 +81,25 @@ def load(
     if splits is not None:
         asked = [split for split in asked if split in splits]
     tables = {split: _opened(name, task, split, root) for split in asked}
-    if _open_ended(task):
+    if not task.settled:
         if task.train is None:
             raise UserError(f"task {name!r} has neither labels nor train rows to find them in")
         train = tables["train"] if "train" in tables else _opened(name, task, "train", root)
         task = _settled(name, task, train)
     use: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
     return task, {
-        split: _limited(check(name, task, table, policy, use[split]), task, split)
+        split: limited(
+            check(name, task, table, policy, use[split], gaps), getattr(task.limit, split)
+        )
         for split, table in tables.items()
     }
 
 
-def _limited(rows: Rows, task: Task, split: Split) -> Rows:
-    """The rows that the task's limit leaves: of the same file always the same, in their order.
+def limited(rows: Rows, most: int | None) -> Rows:
+    """So many of the rows: of the same file always the same, in their order.
 
     A higher limit adds rows to those of a lower one.
     """
-    most = getattr(task.limit, split)
     if most is None or most >= len(rows):
         return rows
     kept = sorted(random.Random(0).sample(range(len(rows)), len(rows))[:most])
@@ -104,13 +115,20 @@ def _limited(rows: Rows, task: Task, split: Split) -> Rows:
 
 
 def read(
-    name: str, task: Task, source: Source, *, root: Path, policy: Policy, labels: Use = "optional"
+    name: str,
+    task: Task,
+    source: Source,
+    *,
+    root: Path,
+    policy: Policy,
+    labels: Use = "optional",
+    gaps: bool = False,
 ) -> Rows:
     """Rows from anywhere for a task whose classes are known, as `predict` and `eval` need them."""
-    if _open_ended(task) and labels != "ignored":
+    if not task.settled and labels != "ignored":
         raise RuntimeError("the classes of this task are not known yet: rows.load finds them")
     table = _table(name, task, source, root, "the rows given")
-    return check(name, task, table, policy, labels)
+    return check(name, task, table, policy, labels, gaps)
 
 
 def digest(rows: Rows) -> str:
@@ -124,15 +142,11 @@ def _opened(name: str, task: Task, split: Split, root: Path) -> Table:
 
 
 def _table(name: str, task: Task, source: Source, root: Path, origin: str) -> Table:
-    wanted = Wanted(task.columns, task.label, task.kind == "classify")
+    wanted = Wanted(task.columns, task.label, task.rules.classes)
     try:
         return open_table(source, wanted, root, origin)
     except UserError as error:
         raise UserError(f"task {name!r}: {error}") from None
-
-
-def _open_ended(task: Task) -> bool:
-    return task.labels is None if task.kind == "classify" else task.range is None
 
 
 def _column(name: str, table: Table, column: str) -> list[Any]:
@@ -151,61 +165,24 @@ def _column(name: str, table: Table, column: str) -> list[Any]:
 
 
 def _settled(name: str, task: Task, table: Table) -> Task:
-    """The task with the classes of its train rows; a regress task must know its range by itself."""
-    cells = [
-        cell for cell in _column(name, table, task.label) if not is_missing(cell, task.labels or ())
-    ]
-    where = f"task {name!r}: {table.source}, column {task.label!r}"
-    if task.kind == "regress":
-        values = [value for value in map(number, cells) if value is not None]
-        if not values:
-            raise UserError(f"{where}: no label is a number; name another column or kind classify")
-        low, high = min(values), max(values)
-        raise UserError(
-            f"{where}: a regress task needs its `range`; the labels here run from {low:g} to "
-            f"{high:g}, so set tasks.{name}.range to [{low:g}, {high:g}] or to the whole scale"
-        )
-    classes = in_order(class_name(cell) for cell in cells if isinstance(cell, str | int | float))
-    if table.classes is None:
-        _look_like_classes(where, name, classes, len(cells))
+    """The task with what its train rows say about it."""
+    cells = label_cells(task)
+    given = [cell for cell in _column(name, table, task.label) if not cells.missing(cell)]
     try:
-        return task.with_labels(table.classes or classes)
+        return cells.found(name, given, table.classes)
     except UserError as error:
+        where = f"task {name!r}: {table.source}, column {task.label!r}"
         raise UserError(f"{where}: {error}") from None
-
-
-def _look_like_classes(where: str, name: str, classes: Sequence[str], rows: int) -> None:
-    if len(classes) < 2:
-        seen = f"only the class {classes[0]!r}" if classes else "no label at all"
-        raise UserError(f"{where}: the train rows hold {seen}; a classify task needs two or more")
-    if len(classes) > 20 and any(value != int(value) for value in _finite(classes)):
-        raise UserError(
-            f"{where}: the labels are numbers such as {listed(classes, 3)}; set tasks.{name}.kind "
-            "to regress, or list the classes in `labels` if they are meant"
-        )
-    if len(classes) > 50 and len(classes) > rows / 2:
-        raise UserError(
-            f"{where}: {len(classes):,} different labels in {rows:,} rows look like no classes; "
-            "name another column, or list them in `labels` if they are meant"
-        )
-
-
-def _finite(names: Sequence[str]) -> list[float]:
-    """The names as numbers if all of them are, else nothing."""
-    values = [number(name) for name in names]
-    return [value for value in values if value is not None] if None not in values else []
 
 
 # --- row by row ---------------------------------------------------------------------------------
 
 
-class _CellError(Exception):
-    """Why a cell cannot be used."""
-
-
-def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows:
+def check(
+    name: str, task: Task, table: Table, policy: Policy, use: Use, gaps: bool = False
+) -> Rows:
     """The table's rows for this task, each good one of them; what becomes of the others is in
-    `policy`."""
+    `policy`. With `gaps` a row without a label is left out, and no fault."""
     bad: dict[int, Skipped] = {}  # by index of the row; its first fault counts
 
     def convert(column: str, cells: list[Any], turn: Callable[[Any], Any]) -> list[Any]:
@@ -213,7 +190,7 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
         for index, cell in enumerate(cells):
             try:
                 made.append(turn(cell))
-            except _CellError as fault:
+            except CellError as fault:
                 made.append(None)
                 line, value = table.lines[index], shorten(cell)
                 row = Skipped(table.source, line, column, value, str(fault))
@@ -221,9 +198,15 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
         return made
 
     texts = [convert(column, _column(name, table, column), _text) for column in task.columns]
-    labels = None
+    labels, bare = None, set[int]()
     if _has_labels(name, task, table, use):
-        labels = convert(task.label, _column(name, table, task.label), _label_reader(task))
+        cells, given = label_cells(task), _column(name, table, task.label)
+
+        def label(cell: Any) -> Any:
+            return None if gaps and cells.missing(cell) else cells.read(cell)
+
+        labels = convert(task.label, given, label)
+        bare = {index for index, read in enumerate(labels) if read is None} - bad.keys()
     ids = _ids(task, table)
     total = len(table.lines) + len(table.broken)
     skipped = sorted((*table.broken, *bad.values()), key=lambda row: row.line)
@@ -232,7 +215,11 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
     none = len(skipped) == total and use != "ignored"  # rows to be answered may be a part of all
     if skipped and (policy == "error" or none):
         raise UserError(_sentence(name, table, skipped, use))
-    kept = [index for index in range(len(table.lines)) if index not in bad]
+    kept = [index for index in range(len(table.lines)) if index not in bad and index not in bare]
+    if not kept and bare:
+        raise UserError(
+            f"task {name!r}: {table.source}: no row has a label in column {task.label!r}"
+        )
     return Rows(
         texts=[tuple(column[index] for column in texts) for index in kept],
         labels=None if labels is None else [labels[index] for index in kept],
@@ -242,6 +229,7 @@ def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows
         skipped=tuple(skipped),
         notes=table.notes,
         unit=table.unit,
+        gaps=len(bare),
     )
 
 
@@ -250,8 +238,8 @@ def _has_labels(name: str, task: Task, table: Table, use: Use) -> bool:
         return False
     if use == "needed":
         return True
-    cells = table.columns.get(task.label, [])
-    return not all(is_missing(cell, task.labels or ()) for cell in cells)
+    missing = label_cells(task).missing
+    return not all(missing(cell) for cell in table.columns.get(task.label, []))
 
 
 def _ids(task: Task, table: Table) -> list[str]:
@@ -275,9 +263,9 @@ def _text(cell: object) -> str:
     elif isinstance(cell, int | float) and not isinstance(cell, bool):
         text = str(cell)
     else:
-        raise _CellError("expected a text")
+        raise CellError("expected a text")
     if not text:
-        raise _CellError("the text is empty; expected at least one character")
+        raise CellError("the text is empty; expected at least one character")
     if not text.isascii():
         _encodable(text)
     return text
@@ -290,49 +278,11 @@ def _encodable(text: str) -> None:
         code = ord(text[fault.start])
         # Undecodable bytes were read as U+DC80 to U+DCFF.
         if 0xDC80 <= code <= 0xDCFF:
-            raise _CellError(
+            raise CellError(
                 f"byte 0x{code - 0xDC00:02x} is not UTF-8; save the file as UTF-8 "
                 "(iconv -f latin1 -t utf-8, if it is Latin-1)"
             ) from None
-        raise _CellError(f"\\u{code:04x} is half a character; fix the text") from None
-
-
-def _label_reader(task: Task) -> Callable[[Any], int | float]:
-    """What turns a cell into a class index, or into a number within the range."""
-    if task.kind == "classify":
-        assert task.labels is not None
-        names = task.label_values or task.labels
-        # A file may write a class by its name, too; what the recipe says of a value goes first.
-        index = {name: n for part in (task.labels, names) for n, name in enumerate(part)}
-
-        def read_class(cell: Any) -> int:
-            if is_missing(cell, index):
-                raise _CellError(f"the label is empty; expected one of {listed(names)}")
-            place = index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
-            if place is None:
-                raise _CellError(
-                    f"the label is no class of this task; expected one of {listed(names)}"
-                    + nearest(str(cell), names)
-                )
-            return place
-
-        return read_class
-
-    assert task.range is not None
-    low, high = task.range
-
-    def read_value(cell: Any) -> float:
-        expected = f"expected a number from {low:g} to {high:g}"
-        if is_missing(cell, task.labels or ()):
-            raise _CellError(f"the label is empty; {expected}")
-        value = number(cell)
-        if value is None:
-            raise _CellError(f"the label is no number; {expected}")
-        if not low <= value <= high:
-            raise _CellError(f"the label is outside the range; {expected}")
-        return value
-
-    return read_value
+        raise CellError(f"\\u{code:04x} is half a character; fix the text") from None
 
 
 def named(row: Skipped, unit: str = "line") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -40,15 +40,13 @@ class Examples:
     cut: int  # sequences that were longer than the encoder or the recipe allows
     first: int = 0  # the plan's row whose states `cached` has
     cached: tuple[CachedStates, ...] = ()
+    taught: Tensor | None = None  # [examples, classes or 1]: what the task's teachers answer
+    labelled: Tensor | None = None  # which have a label, where not all do
 
     @classmethod
     def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
-        apart: list[tuple[str, ...]] = [(text,) for pair in rows.texts for text in pair]
-        sequences, cut = tokenise(apart if task.twin else rows.texts, tokenizer, longest)
-        index = np.arange(len(sequences)).reshape(-1, 2 if task.twin else 1)
-        kind = torch.long if task.kind == "classify" else torch.float32
-        targets = None if rows.labels is None else torch.tensor(rows.labels, dtype=kind)
-        return cls(sequences, index, targets, int(cut.sum()))
+        alone = replace(rows, lines=list(range(len(rows))))
+        return examples_of({"": task}, {"": alone}, tokenizer, longest)[""]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -59,20 +57,80 @@ class Examples:
         lengths: Ints = self.sequences.lengths[self.index].sum(1)
         return lengths
 
+    def with_unlabelled(self, others: Examples) -> Examples:
+        """These and others without labels, whose targets mean nothing."""
+        assert self.targets is not None
+        assert not self.cached
+        assert not others.cached
+        nothing = torch.zeros(len(others), *self.targets.shape[1:], dtype=self.targets.dtype)
+        known = torch.arange(len(self) + len(others)) < len(self)
+        return replace(
+            self,
+            sequences=self.sequences.followed_by(others.sequences),
+            index=np.concatenate([self.index, others.index + len(self.sequences)]),
+            targets=torch.cat([self.targets, nothing]),
+            cut=self.cut + others.cut,
+            labelled=known,
+        )
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The targets of those that have a label."""
+        if self.targets is None or self.labelled is None:
+            return self.targets
+        return self.targets[self.labelled]
+
     def sample(self, most: int | None) -> Examples:
         """No more than so many examples, always the same ones, and no sequences but theirs."""
         if most is None or len(self) <= most:
             return self
         kept = np.sort(np.random.default_rng(0).permutation(len(self))[:most])
-        targets = None if self.targets is None else self.targets[torch.from_numpy(kept)]
+        chosen = torch.from_numpy(kept)
         used, index = np.unique(self.index[kept], return_inverse=True)
         return replace(
             self,
             sequences=self.sequences.of(used),
             index=index.reshape(most, -1),
-            targets=targets,
+            targets=None if self.targets is None else self.targets[chosen],
             cached=tuple(states.of(used) for states in self.cached),
+            taught=None if self.taught is None else self.taught[chosen],
+            labelled=None if self.labelled is None else self.labelled[chosen],
         )
+
+
+def examples_of(
+    tasks: Mapping[str, Task], rows: Mapping[str, Rows], tokenizer: Tokenizer, longest: int
+) -> dict[str, Examples]:
+    """The examples of tasks that read the same columns of one table: its texts are tokenised once,
+    and each task has those that it has labels for."""
+    lines = sorted({line for part in rows.values() for line in part.lines})
+    place = {line: number for number, line in enumerate(lines)}
+    texts: list[tuple[str, ...]] = [()] * len(lines)
+    for part in rows.values():
+        for line, words in zip(part.lines, part.texts, strict=True):
+            texts[place[line]] = words
+    twin = next(iter(tasks.values())).twin
+    apart: list[tuple[str, ...]] = [(text,) for pair in texts for text in pair]
+    sequences, cut = tokenise(apart if twin else texts, tokenizer, longest)
+    every = np.arange(len(sequences)).reshape(-1, 2 if twin else 1)
+    out = {}
+    for name, task in tasks.items():
+        part = rows[name]
+        index = every[[place[line] for line in part.lines]]
+        targets = None if part.labels is None else _targets(task, part.labels)
+        out[name] = Examples(sequences, index, targets, int(cut[index].sum()))
+    return out
+
+
+def _targets(task: Task, labels: Sequence[Any]) -> Tensor:
+    """The labels as a loss takes them, an example each."""
+    match task.kind:
+        case "classify":
+            return torch.tensor(labels, dtype=torch.long)
+        case "regress":
+            return torch.tensor(labels, dtype=torch.float32)
+        case _:
+            assert_never(task.kind)
 
 
 class ExampleSampler:

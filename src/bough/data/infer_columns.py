@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, assert_never
 
 from bough.errors import UserError, listed, nearest, shorten
+from bough.recipe.kinds import Kind
 from bough.recipe.labels import class_name, in_order, is_missing, number
 
 LABELS = (
     "label", "labels", "gold_label", "gold", "class", "category", "target", "y", "sentiment",
     "polarity", "is_duplicate", "duplicate", "similarity", "score", "rating", "stars", "topic",
-    "intent", "emotion", "entailment", "acceptability",
+    "intent", "emotion", "entailment", "relatedness", "acceptability",
 )  # fmt: skip
 TEXTS = (
     "text", "sentence", "review", "content", "body", "comment", "message", "document", "utterance",
@@ -171,6 +172,26 @@ def columns(
     return Guess(chosen, first.name, why_text, why_label, tuple(hints))
 
 
+def known_labels(table: Mapping[str, Sequence[Any]], text: Sequence[str]) -> list[str]:
+    """All columns that are called what labels are called and look like some: a task of each.
+
+    One that says in other words what another says already is no task of its own.
+    """
+    every = [Column.of(name, cells) for name, cells in table.items() if _encodable(name)]
+    labels = [c for c in every if c.known and c.is_label and not c.is_id and c.name not in text]
+    found: list[str] = []
+    for column in sorted(labels, key=_label_rank):
+        if not any(_same_classes(table[column.name], table[other]) for other in found):
+            found.append(column.name)
+    return [column.name for column in every if column.name in found]
+
+
+def _same_classes(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether the cells of either column follow from those of the other."""
+    both = [(a, b) for a, b in zip(map(str, one), map(str, other), strict=True)]
+    return len(set(both)) == len({a for a, _ in both}) == len({b for _, b in both})
+
+
 def _texts(candidates: Sequence[Column]) -> tuple[tuple[str, ...], str]:
     by_name = {column.name: column for column in candidates}
     chosen: tuple[str, ...]
@@ -209,7 +230,7 @@ def _without_label(every: Sequence[Column], texts: Sequence[str]) -> str:
     return f"{what} looks like a label (classes or numbers); name it with --label COLUMN"
 
 
-def kind(label: Column, source: str) -> tuple[str, str]:
+def kind(label: Column, source: str) -> tuple[Kind, str]:
     """classify or regress, and why."""
     number = len(label.classes)
     where = f"{source}, column {label.name!r}"
@@ -229,9 +250,9 @@ def kind(label: Column, source: str) -> tuple[str, str]:
                 f"(such as {shorten(label.classes[0])}); name another with --label COLUMN"
             )
         return "classify", summary
-    if not label.whole:
-        return "regress", "numbers with fractions"
     low, high = min(label.values), max(label.values)
+    if not label.whole:
+        return "regress", f"numbers with fractions; they run from {low:g} to {high:g}"
     dense = low in (0, 1) and high - low + 1 == number
     named = _base(label.name) in SCORES
     if number <= _MOST and ((number <= _FEW and not (named and number > 10)) or (
@@ -239,6 +260,20 @@ def kind(label: Column, source: str) -> tuple[str, str]:
     )):  # fmt: skip
         return "classify", f"{summary}, whole numbers from {low:g} to {high:g}"
     return "regress", f"{summary}, numbers from {low:g} to {high:g}"
+
+
+def settings(kind: Kind, label: Column) -> tuple[dict[str, Any], str]:
+    """What a recipe says of a task of this kind, and in words what it answers."""
+    match kind:
+        case "classify":
+            classes = label.classes
+            return {"labels": classes}, f"{len(classes)} classes ({listed(classes, 6)})"
+        case "regress":
+            assert label.values is not None
+            low, high = scale(label.values)
+            return {"range": (low, high)}, f"a number from {low:g} to {high:g}"
+        case _:
+            assert_never(kind)
 
 
 def _all_or_no_numbers(label: Column, where: str) -> None:

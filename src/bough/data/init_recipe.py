@@ -6,8 +6,6 @@ that exists is overwritten, and everything that was assumed is said.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from bough.data import audit, checked_rows, infer_columns
-from bough.data.checked_rows import Rows
-from bough.data.split import split_off
+from bough.data.label_cells import label_cells
+from bough.data.split import joined, split_off
 from bough.data.tables import Wanted, open_table
 from bough.errors import UserError, listed
 from bough.files import write_atomically
 from bough.recipe import yaml
 from bough.recipe.recipe import RESERVED, Recipe
-from bough.recipe.tasks import SPLITS, Split, Task
+from bough.recipe.tasks import SPLITS, Split, Task, on_one_table
 from bough.templates import environment
 from bough.user_paths import check_name
 
@@ -87,19 +85,16 @@ def init(
         raise UserError(f"--text was given {len(text)} times; a task judges one text or a pair")
     drafted: list[Drafted] = []
     for name, splits in _grouped(files).items():
-        for label in labels or (None,):
-            full_name = f"{name}-{label}" if len(labels) > 1 else name
-            unique = _unique(full_name, [task.name for task in drafted])
-            try:
-                drafted.append(_draft(unique, splits, out, text, label, len(labels) > 1))
-            except UserError as error:
-                plain = [str(file) for file in splits.values() if file.suffix.lower() == ".txt"]
-                if not plain:
-                    raise
-                raise UserError(
-                    f"{error}; {plain[0]} was read as a table with a line of column names: plain "
-                    "lines of text have no labels to learn from"
-                ) from None
+        try:
+            drafted += _draft(name, splits, out, text, labels, [task.name for task in drafted])
+        except UserError as error:
+            plain = [str(file) for file in splits.values() if file.suffix.lower() == ".txt"]
+            if not plain:
+                raise
+            raise UserError(
+                f"{error}; {plain[0]} was read as a table with a line of column names: plain "
+                "lines of text have no labels to learn from"
+            ) from None
     every = {path: content for task in drafted for path, content in task.new.items()}
     new = {path: content for path, content in every.items() if not path.exists()}
     new[out] = _recipe(out, drafted, files)
@@ -107,8 +102,11 @@ def init(
         write_atomically(path, content)
     try:  # as it was written it must be one that trains
         recipe = Recipe.read(out)
+        gaps = on_one_table(recipe.tasks)
         loaded = {
-            name: checked_rows.load(name, task, root=recipe.root, policy=recipe.rows)
+            name: checked_rows.load(
+                name, task, root=recipe.root, policy=recipe.rows, gaps=name in gaps
+            )
             for name, task in recipe.tasks.items()
         }
     except UserError:
@@ -190,75 +188,122 @@ def _columns(file: Path) -> dict[str, list[Any]]:
     return open_table(str(file), Wanted(named, "", True), Path.cwd(), str(file)).columns
 
 
+@dataclass(frozen=True)
+class Guessed:
+    """A task before its rows are known."""
+
+    name: str
+    settings: dict[str, Any]
+    says: tuple[str, ...]
+    hints: tuple[str, ...]
+
+
 def _draft(
     name: str,
     splits: dict[Split, Path],
     out: Path,
     text: Sequence[str],
-    label: str | None,
-    shared: bool,
-) -> Drafted:
+    labels: Sequence[str],
+    taken: Sequence[str],
+) -> list[Drafted]:
+    """The tasks of one table: of each label column that is named, or called like one."""
     columns = {split: _columns(file) for split, file in splits.items()}
     source, table = str(next(iter(splits.values()))), next(iter(columns.values()))
-    guess = infer_columns.columns(table, source, text, label)
+    chosen = labels or infer_columns.known_labels(table, text)
+    guessed: list[Guessed] = []
+    for label in chosen if len(chosen) > 1 or labels else (None,):
+        full_name = f"{name}-{label}" if len(chosen) > 1 else name
+        unique = _unique(full_name, [*taken, *(task.name for task in guessed)])
+        guessed.append(_guess(unique, columns, source, text, label, by_name=not labels))
+    new: dict[Path, str] = {}
+    cut, lost = "", ""
+    paths = {split: _from(out, file) for split, file in splits.items()}
+    to_describe = dict(splits)
+    if not {"train", "dev"} <= splits.keys():
+        tasks = {task.name: Task(**task.settings) for task in guessed}
+        stem = name if len(tasks) > 1 else guessed[0].name
+        new, cut, lost = _cut(stem, tasks, splits, out)
+        paths |= {split: _from(out, path) for split, path in zip(SPLITS, new, strict=False)}
+        to_describe = {"test": splits["test"]} if "test" in splits else {}
+    return [
+        _described(task, paths, to_describe, new, cut, lost, gaps=len(guessed) > 1)
+        for task in guessed
+    ]
+
+
+def _guess(
+    name: str,
+    columns: Mapping[Split, Mapping[str, list[Any]]],
+    source: str,
+    text: Sequence[str],
+    label: str | None,
+    by_name: bool,
+) -> Guessed:
+    guess = infer_columns.columns(next(iter(columns.values())), source, text, label)
     cells = [cell for part in columns.values() for cell in part.get(guess.label, ())]
     known = infer_columns.Column.of(guess.label, cells)
     kind, why_kind = infer_columns.kind(known, source)
-    settings: dict[str, Any] = {"kind": kind, "text": guess.text, "label": guess.label}
-    if kind == "classify":
-        settings["labels"] = known.classes
-        what = f"{len(known.classes)} classes ({listed(known.classes, 6)})"
-    else:
-        assert known.values is not None
-        low, high = settings["range"] = infer_columns.scale(known.values)
-        what = f"a number from {low:g} to {high:g}"
-        why_kind += f"; they run from {min(known.values):g} to {max(known.values):g}"
-    says = [
+    found, what = infer_columns.settings(kind, known)
+    settings: dict[str, Any] = {"kind": kind, "text": guess.text, "label": guess.label, **found}
+    why_label = "by its name" if label is not None and by_name else guess.why_label
+    says = (
         f"text   {listed(guess.text)}: {guess.why_text}",
-        f"label  {guess.label}: {guess.why_label}; {kind}, {what}: {why_kind}",
-    ]
-    new: dict[Path, str] = {}
-    paths = {split: _from(out, file) for split, file in splits.items()}
-    lost = ""
-    to_describe = dict(splits)
-    if not {"train", "dev"} <= splits.keys():
-        size = len(next(iter(table.values()))) if shared else None
-        new, cut, lost = _cut(name, Task(**settings), splits, out, size)
-        says.append(cut)
-        paths |= {split: _from(out, path) for split, path in zip(SPLITS, new, strict=False)}
-        to_describe = {"test": splits["test"]} if "test" in splits else {}
-    task = Task(**settings, **{split: paths[split] for split in SPLITS if split in paths})
-    bad = []
-    for split, file in to_describe.items():  # read as training will
+        f"label  {guess.label}: {why_label}; {kind}, {what}: {why_kind}",
+    )
+    return Guessed(name, settings, says, guess.hints)
+
+
+def _described(
+    guessed: Guessed,
+    paths: Mapping[Split, str],
+    files: Mapping[Split, Path],
+    new: Mapping[Path, str],
+    cut: str,
+    lost: str,
+    gaps: bool,
+) -> Drafted:
+    """The task with its rows, and what there is to say about them."""
+    given = {split: paths[split] for split in SPLITS if split in paths}
+    task = Task(**guessed.settings, **given)
+    says, bad = [*guessed.says, *([cut] if cut else [])], []
+    for split, file in files.items():  # read as training will
         use: checked_rows.Use = "optional" if split == "test" else "needed"
-        part = checked_rows.read(name, task, str(file), root=Path.cwd(), policy="skip", labels=use)
+        part = checked_rows.read(
+            guessed.name, task, str(file), root=Path.cwd(), policy="skip", labels=use, gaps=gaps
+        )
         bare = "" if part.labels is not None else ", without labels"
+        bare += f", {part.gaps:,} more without a label" if part.gaps else ""
         says.append(f"rows   {file.name}: {len(part):,} {ROLES[split]}{bare}")
         bad.append(part.report(2))
     return Drafted(
-        name, task, tuple(says), guess.hints, new, (lost,) if lost else (), tuple(filter(None, bad))
-    )
+        guessed.name, task, tuple(says), guessed.hints, new, (lost,) if lost else (),
+        tuple(filter(None, bad)),
+    )  # fmt: skip
 
 
 def _cut(
-    name: str, task: Task, splits: dict[Split, Path], out: Path, shared: int | None
+    stem: str, tasks: Mapping[str, Task], splits: dict[Split, Path], out: Path
 ) -> tuple[dict[Path, str], str, str]:
-    """Contents of a train and a dev file made of the only one of them that there is.
-
-    With a sentence on them, and one on the rows that were left out.
-    """
+    """Contents of a train and a dev file made of the only one of them that there is, with the
+    labels of all tasks on it; a sentence on them, and one on the rows that were left out."""
     source = splits.get("train") or splits["dev"]
-    every = checked_rows.read(
-        name, task, str(source), root=Path.cwd(), policy="skip", labels="needed"
-    )
-    train, dev = split_off(every, task.kind == "classify", shared)
+    several = len(tasks) > 1
+    rows = {
+        name: checked_rows.read(
+            name, task, str(source), root=Path.cwd(), policy="skip", labels="needed", gaps=several
+        )
+        for name, task in tasks.items()
+    }
+    whole = joined(tasks, rows)
+    size = len(whole.rows) if several else None
+    stratum = label_cells(next(iter(tasks.values()))).stratum
+    train, dev = split_off(whole.rows, stratum, size)
     given = [file.resolve() for file in splits.values()]
-    stem = name
     if any((out.parent / f"{stem}-{split}.csv").resolve() in given for split in SPLITS):
         stem += "-part"  # beside the file that it is cut from
     new = {
-        out.parent / f"{stem}-train.csv": _table(task, every, train),
-        out.parent / f"{stem}-dev.csv": _table(task, every, dev),
+        out.parent / f"{stem}-train.csv": whole.csv(train),
+        out.parent / f"{stem}-dev.csv": whole.csv(dev),
     }
     for path, content in new.items():  # one that is there must be the one that would be written
         if path.exists() and not (path.is_file() and path.read_bytes() == content.encode()):
@@ -271,21 +316,7 @@ def _cut(
         f"rows   {source.name} {lacks}: cut into {stem}-train.csv ({len(train):,} rows) and "
         f"{stem}-dev.csv ({len(dev):,})"
     )
-    return new, cut, every.report(2)
-
-
-def _table(task: Task, every: Rows, numbers: Sequence[int]) -> str:
-    """The rows as CSV, with the id or line they had in the file they are from."""
-    assert every.labels is not None
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    with_id = "id" not in (*task.columns, task.label)
-    table.writerow([*["id"] * with_id, *task.columns, task.label])
-    for n in numbers:
-        label = every.labels[n]
-        cell = task.labels[int(label)] if task.labels else repr(float(label))
-        table.writerow([*[every.ids[n]] * with_id, *every.texts[n], cell])
-    return text.getvalue()
+    return new, cut, next(iter(rows.values())).report(2)
 
 
 # --- the recipe ----------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
-"""What a training step learns from: examples drawn, shared out among processes, and packed.
+"""What a training step learns from: rows drawn, shared out among processes, and packed.
 
-All processes draw the same examples and each takes its own, so that nobody has to be told; by the
+All processes draw the same rows and each takes its own, so that nobody has to be told; by the
 shares that go with them, their parts of a step add up to the whole like those of accumulation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,66 @@ from bough.data.packing import Batch, collate
 from bough.data.tokens import Ints
 from bough.distributed import ALONE, Processes
 
+OVERLAP = 0.5  # of the rows of the task that has fewer: then two tasks are drawn together
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows that are drawn together: one task's examples, or those of a table in which several
+    tasks have labels. One pass over a row's text then serves all of its labels."""
+
+    lengths: Ints  # tokens of each row
+    places: Mapping[str, Ints]  # task -> its example in each row, -1 where it has none
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def of(self, rows: Ints) -> dict[str, Ints]:
+        """The examples of each task in these rows; tasks without any are left out."""
+        found = {task: places[rows] for task, places in self.places.items()}
+        chosen = {task: numbers[numbers >= 0] for task, numbers in found.items()}
+        return {task: numbers for task, numbers in chosen.items() if len(numbers)}
+
+
+def row_groups(examples: Mapping[str, Examples]) -> dict[str, RowGroup]:
+    """The tasks by what they are drawn with, under their names: `mood`, `topic+mood`.
+
+    Tasks whose labels are in other rows of a table gain nothing from being drawn together, and
+    would have fewer examples in a step than it is meant to take.
+    """
+    groups: list[list[str]] = []
+    rows = {task: set(source.index[:, 0].tolist()) for task, source in examples.items()}
+    for task, source in examples.items():
+        for group in groups:
+            same = examples[group[0]].sequences is source.sequences
+            there = set().union(*(rows[other] for other in group))
+            least = OVERLAP * min(len(rows[task]), len(there))
+            if same and len(rows[task] & there) >= least > 0:
+                group.append(task)
+                break
+        else:
+            groups.append([task])
+    return {"+".join(group): _group({task: examples[task] for task in group}) for group in groups}
+
+
+def _group(examples: Mapping[str, Examples]) -> RowGroup:
+    every = [source.index[:, 0] for source in examples.values()]
+    firsts = np.unique(np.concatenate(every))  # of each row its first sequence
+    lengths = np.zeros(len(firsts), np.int64)
+    places = {}
+    for (task, source), own in zip(examples.items(), every, strict=True):
+        at = np.searchsorted(firsts, own)
+        places[task] = np.full(len(firsts), -1)
+        places[task][at] = np.arange(len(own))
+        lengths[at] = source.lengths
+    return RowGroup(lengths, places)
+
 
 @dataclass(frozen=True)
 class MicroBatch:
     """Examples that are worked on together; several are accumulated into one step."""
 
-    batches: tuple[Batch, ...]  # one of all tasks, or one of each task; none without an own example
+    batches: tuple[Batch, ...]  # one of all rows, or one of each group; none without an own example
     shares: Mapping[str, float]  # how much of each task's examples of the step it holds
     own: Mapping[str, float]  # and of those that all processes hold in this micro-batch
 
@@ -31,7 +85,7 @@ class MicroBatch:
 
 
 class Loader:
-    """Batches, ready for the network, of the examples that `draw` names for each step."""
+    """Batches, ready for the network, of the rows that `draw` names for each step."""
 
     def __init__(
         self,
@@ -41,26 +95,40 @@ class Loader:
         processes: Processes = ALONE,
     ):
         self.examples = examples
+        self.groups = row_groups(examples)
         self.draw = draw
         self.accumulate = accumulate
         self.processes = processes
 
     def next(self, apart: bool) -> list[MicroBatch]:
-        """This process's examples of the next step; `apart`: each task's in a batch of its own."""
+        """This process's rows of the next step; `apart`: each group's in a batch of its own."""
         drawn = self.draw()
-        cut = {task: np.array_split(numbers, self.accumulate) for task, numbers in drawn.items()}
+        cut = {group: np.array_split(rows, self.accumulate) for group, rows in drawn.items()}
+        whole = self._sizes(drawn)
         out = []
         for i in range(self.accumulate):
-            everywhere = {task: parts[i] for task, parts in cut.items() if len(parts[i])}
+            everywhere = {group: parts[i] for group, parts in cut.items() if len(parts[i])}
             if everywhere:
                 dealt = {
-                    task: self.processes.share(part, turn)
-                    for turn, (task, part) in enumerate(everywhere.items(), i)
+                    group: self.processes.share(part, turn)
+                    for turn, (group, part) in enumerate(everywhere.items(), i)
                 }
-                chosen = {task: part for task, part in dealt.items() if len(part)}
-                groups = [{task: part} for task, part in chosen.items()] if apart else [chosen]
-                batches = tuple(collate(self.examples, group) for group in groups if group)
-                shares = {task: len(part) / len(drawn[task]) for task, part in chosen.items()}
-                own = {task: len(dealt[task]) / len(part) for task, part in everywhere.items()}
-                out.append(MicroBatch(batches, shares, own))
+                each = [self.groups[group].of(rows) for group, rows in dealt.items()]
+                batches = [each_task for each_task in each if each_task]
+                if not apart and batches:
+                    batches = [_joined(batches)]
+                here, all_processes = self._sizes(dealt), self._sizes(everywhere)
+                shares = {task: size / whole[task] for task, size in here.items()}
+                own = {task: here.get(task, 0) / size for task, size in all_processes.items()}
+                packed = tuple(collate(self.examples, chosen) for chosen in batches)
+                out.append(MicroBatch(packed, shares, own))
         return out
+
+    def _sizes(self, rows: Mapping[str, Ints]) -> dict[str, int]:
+        """How many examples of each task these rows are."""
+        chosen = _joined(self.groups[group].of(part) for group, part in rows.items())
+        return {task: len(numbers) for task, numbers in chosen.items()}
+
+
+def _joined(chosen: Iterable[Mapping[str, Ints]]) -> dict[str, Ints]:
+    return {task: numbers for part in chosen for task, numbers in part.items()}

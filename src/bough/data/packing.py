@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -55,6 +56,8 @@ class Batch:
     pack: Pack
     index: Mapping[str, Tensor]
     targets: Mapping[str, Tensor]
+    taught: Mapping[str, Tensor] = field(default_factory=dict)  # of tasks that have a teacher
+    labelled: Mapping[str, Tensor] = field(default_factory=dict)  # where some have no label
 
     @property
     def tokens(self) -> int:
@@ -62,24 +65,40 @@ class Batch:
 
 
 def collate(examples: Mapping[str, Examples], chosen: Mapping[str, Ints]) -> Batch:
-    """The chosen examples of each task as one batch."""
-    parts, index, targets = [], {}, {}
-    cached: list[tuple[int, CachedStates]] = []
-    start = 0
-    for task, numbers in chosen.items():
-        source = examples[task]
-        used = source.index[numbers]
-        parts.append((source.sequences, used.reshape(-1)))
-        cached += [(start, states.of(used.reshape(-1))) for states in source.cached]
-        index[task] = torch.arange(start, start + used.size).view(used.shape)
-        start += used.size
-        if source.targets is not None:
-            targets[task] = source.targets[torch.from_numpy(numbers)]
+    """The chosen examples of each task as one batch; a sequence that several of them read is there
+    once, or as often as one of them has it."""
     first = {examples[task].first for task in chosen}
     if len(first) > 1:
         raise ValueError("either all tasks' states are known up to the same row, or none's")
-    pack = replace(Pack.of(parts), first=first.pop() if first else 0, cached=tuple(cached))
-    return Batch(pack, index, targets)
+    # Sequences -> (number, how often it was there before) -> place. Kept states are a task's own.
+    packed: dict[object, dict[tuple[int, int], int]] = {}
+    owners = {t: t if examples[t].cached else id(examples[t].sequences) for t in chosen}
+    places: dict[str, list[int]] = {}
+    for task, numbers in chosen.items():
+        there, times = packed.setdefault(owners[task], {}), Counter[int]()
+        places[task] = []
+        for sequence in examples[task].index[numbers].reshape(-1).tolist():
+            places[task].append(there.setdefault((sequence, times[sequence]), len(there)))
+            times[sequence] += 1
+    sizes = [len(there) for there in packed.values()]
+    starts = dict(zip(packed, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
+    parts: dict[object, tuple[Sequences, Ints]] = {}
+    index = {}
+    beside: dict[str, dict[str, Tensor]] = {"targets": {}, "taught": {}, "labelled": {}}
+    cached: list[tuple[int, CachedStates]] = []
+    for task, numbers in chosen.items():
+        source, start = examples[task], starts[owners[task]]
+        used = np.array([sequence for sequence, _ in packed[owners[task]]], np.int64)
+        parts[owners[task]] = source.sequences, used
+        cached += [(start, states.of(used)) for states in source.cached]
+        index[task] = torch.tensor(places[task]).view(len(numbers), -1) + start
+        for what, of_task in beside.items():
+            known: Tensor | None = getattr(source, what)
+            if known is not None:
+                of_task[task] = known[torch.from_numpy(numbers)]
+    pack = Pack.of(list(parts.values()))
+    pack = replace(pack, first=first.pop() if first else 0, cached=tuple(cached))
+    return Batch(pack, index, **beside)
 
 
 def by_tokens(

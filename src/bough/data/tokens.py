@@ -42,6 +42,14 @@ class Sequences:
         rows, bounds = rows_of(self.bounds, chosen)
         return Sequences(self.ids[rows], self.types[rows], bounds)
 
+    def followed_by(self, others: Sequences) -> Sequences:
+        """These, then the others."""
+        return Sequences(
+            np.concatenate([self.ids, others.ids]),
+            np.concatenate([self.types, others.types]),
+            np.concatenate([self.bounds, others.bounds[1:] + self.bounds[-1]]),
+        )
+
 
 def rows_of(bounds: Ints, chosen: Ints) -> tuple[Ints, Ints]:
     """The rows of the chosen stretches, one after another, and the bounds they then have."""

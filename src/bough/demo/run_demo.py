@@ -11,8 +11,9 @@ from rich.markup import escape
 from bough import demo
 from bough.comparison import tables
 from bough.comparison.compare import compare
+from bough.inference.answers import Answer
 from bough.inference.load import load
-from bough.inference.model import Answer, Model, Text
+from bough.inference.model import Model, Text
 from bough.machine_limits import cores
 from bough.reports.page import report
 from bough.survey import survey

@@ -10,7 +10,6 @@ paths that begin alike are computed once.
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import Any
 
@@ -20,56 +19,13 @@ from torch.nn import functional as F
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling, SequenceClassifierOutput
 
+from .modeling_bough_trunk import EMBEDDINGS, LAYERS, Seen, attend
+
 
 class BoughConfig(PretrainedConfig):
     """`shape`: sizes of the trunk; `paths`, `heads`: what each task passes; `task`: whose it is."""
 
     model_type = "bough"
-
-
-class Embeddings(nn.Module):
-    def __init__(self, shape: dict[str, Any]):
-        super().__init__()
-        e, d = shape["embedding"], shape["width"]
-        self.offset = shape["offset"]
-        self.words = nn.Embedding(shape["vocabulary"], e)
-        self.positions = nn.Embedding(shape["positions"], e)
-        self.types = nn.Embedding(shape["types"], e) if shape["types"] else None
-        self.norm = nn.LayerNorm(e, eps=shape["eps"])
-        self.project = nn.Linear(e, d) if e != d else None
-        relative = shape["relative"]
-        self.relative = nn.Embedding(relative, shape["heads"]) if relative else None
-
-    def forward(self, ids: Tensor, types: Tensor, positions: Tensor) -> Tensor:
-        x = self.words(ids) + self.positions(positions + self.offset)
-        if self.types is not None:
-            x = x + self.types(types if self.types.num_embeddings > 1 else torch.zeros_like(types))
-        x = self.norm(x)
-        out: Tensor = x if self.project is None else self.project(x)
-        return out
-
-    def bias(self, length: int) -> Tensor | None:
-        """MPNet's, by distance: [heads, length, length]."""
-        if self.relative is None:
-            return None
-        table = self.relative.weight
-        at = torch.arange(length, device=table.device)
-        distance = at[:, None] - at[None, :]
-        half = len(table) // 2
-        exact = half // 2
-        far = distance.abs().clamp(min=1).float()
-        log = torch.log(far / exact) / math.log(128 / exact) * (half - exact)
-        near = distance.abs()
-        which = torch.where(near < exact, near, (exact + log.long()).clamp(max=half - 1))
-        return table[which + half * (distance < 0)].permute(2, 0, 1)
-
-
-def attend(qkv: Tensor, heads: int, mask: Tensor) -> Tensor:
-    """[n, length, 3 d] -> [n, length, d]; the mask is added to the scores."""
-    n, length, _ = qkv.shape
-    query, key, value = qkv.view(n, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-    return mixed.transpose(1, 2).reshape(n, length, -1)
 
 
 class PAL(nn.Module):
@@ -123,34 +79,6 @@ class Narrows(nn.Module):
 
     def after(self, n: str, y: Tensor) -> Tensor:
         return y + self.parts[n](y) if self.follows else y
-
-
-class Layer(nn.Module):
-    def __init__(self, shape: dict[str, Any]):
-        super().__init__()
-        d, inner, eps = shape["width"], shape["inner"], shape["eps"]
-        self.heads, self.activation = shape["heads"], shape["activation"]
-        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
-        self.up, self.down = nn.Linear(d, inner), nn.Linear(inner, d)
-        self.norm1, self.norm2 = nn.LayerNorm(d, eps=eps), nn.LayerNorm(d, eps=eps)
-
-    def forward(
-        self, h: Tensor, mask: Tensor, padding: Tensor, n: str, adapters: list[Any]
-    ) -> Tensor:
-        m = self.norm1(h + self.out(attend(self.qkv(h), self.heads, mask)))
-        y = m + self.down(self._activate(self.up(m)))
-        for adapter in adapters:
-            added = adapter.parallel(n, h, padding)
-            y = y if added is None else y + added
-        out: Tensor = self.norm2(y)
-        for adapter in adapters:
-            out = adapter.after(n, out)
-        return out
-
-    def _activate(self, x: Tensor) -> Tensor:
-        if self.activation == "relu":
-            return F.relu(x)
-        return F.gelu(x, approximate="none" if self.activation == "gelu" else "tanh")
 
 
 class Dense(nn.Module):
@@ -248,9 +176,9 @@ class BoughPreTrainedModel(PreTrainedModel):
         super().__init__(config)
         self.cells = nn.ModuleDict()
         for path in config.paths.values():
-            for key, kind, _, adapters in path["steps"]:
+            for key, kind, number, adapters in path["steps"]:
                 if key not in self.cells:
-                    self.cells[key] = self._cell(kind)
+                    self.cells[key] = self._cell(kind, number)
                 for adapter in adapters:
                     if adapter not in self.cells:
                         settings = config.adapters[adapter]
@@ -259,12 +187,12 @@ class BoughPreTrainedModel(PreTrainedModel):
         self._add_heads(config)
         self.post_init()
 
-    def _cell(self, kind: str) -> nn.Module:
+    def _cell(self, kind: str, number: int) -> nn.Module:
         shape = self.config.shape
         if kind == "embeddings":
-            return Embeddings(shape)
+            return EMBEDDINGS[shape["network"]](shape)
         if kind == "layer":
-            return Layer(shape)
+            return LAYERS[shape["network"]](shape, number)
         return Dense("dense" if kind == "pooler" else "linear", shape["width"], shape["width"])
 
     def _add_heads(self, config: BoughConfig) -> None:
@@ -286,7 +214,7 @@ class BoughPreTrainedModel(PreTrainedModel):
         out: dict[str, Any] = {}
         for task, path in self.config.paths.items():
             passed: tuple[Any, ...] = ()
-            x, states, scores = ids, ids, padding
+            x, states, seen = ids, ids, Seen(padding, positions)
             for key, kind, number, adapters in path["steps"]:
                 if kind in ("pooler", "late") and x.ndim == 3:
                     x = self._read(path["pooling"], x, mask)
@@ -298,13 +226,12 @@ class BoughPreTrainedModel(PreTrainedModel):
                         done[passed] = module(ids, types, positions)
                     elif kind == "layer":
                         layer_adapters = [self.cells[adapter] for adapter in adapters]
-                        done[passed] = module(x, scores, padding, str(number), layer_adapters)
+                        done[passed] = module(x, seen, str(number), layer_adapters)
                     else:
                         done[passed] = module(x)
                 x = done[passed]
                 if kind == "embeddings":
-                    bias = module.bias(ids.shape[1])  # type: ignore[operator]
-                    scores = padding if bias is None else padding + bias
+                    seen = seen._replace(table=module.table())  # type: ignore[operator]
                 states = x if x.ndim == 3 else states
             out[task] = states, self._read(path["pooling"], x, mask) if x.ndim == 3 else x
         return out

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from bough.inference.onnx_names import SIDES, joined, pairs_form, read_name, texts_form, vector_name
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Bucket, Layout, LayoutTensors, position_bucket
+from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.heads import exported
 from bough.model.network import Network
 from bough.model.routing import READ, RowUse
-from bough.model.transformer import Embeddings, Layer
 from bough.plan.plan import Cell
 
 Path = tuple[RowUse, ...]
@@ -42,11 +42,16 @@ class TextsModule(nn.Module):
         }
         self.joined = {t: joined(network, t) for t, task in self.tasks.items() if task.twin}
         self.outputs = list(texts_form(network)[1])
+        tables = {
+            key: cell.position_table()
+            for key, cell in self.cells.items()
+            if isinstance(cell, EmbeddingsModule)
+        }
         self.biases = nn.ParameterDict(
             {
-                key: nn.Parameter(_by_distance(cell.relative.weight, self.shape.longest), False)
-                for key, cell in self.cells.items()
-                if isinstance(cell, Embeddings) and cell.relative is not None
+                key: nn.Parameter(_by_distance(table, self.shape.longest), False)
+                for key, table in tables.items()
+                if table is not None
             }
         )
 
@@ -90,11 +95,11 @@ class TextsModule(nn.Module):
             texts = states.view(n, length, self.shape.width)
             return texts.mean(1) if use.cell.name == "mean" else texts[:, 0]
         module = self.cells[use.cell.key]
-        if isinstance(module, Embeddings):
+        if isinstance(module, EmbeddingsModule):
             positions = torch.arange(length).repeat(n)
             out: Tensor = module(ids.flatten(), types.flatten(), positions, None)
             return out
-        if not isinstance(module, Layer):
+        if not isinstance(module, LayerModule):
             vectors: Tensor = module(states)
             return vectors
         assert path[0].cell is not None
@@ -161,6 +166,11 @@ class BucketTensors(LayoutTensors):
     def starts(self) -> Tensor:
         ((texts, length, _),) = self.layout.buckets
         return torch.arange(texts) * length
+
+    @property
+    def positions(self) -> Tensor:
+        ((texts, length, _),) = self.layout.buckets
+        return torch.arange(length).repeat(texts)
 
 
 def _by_distance(table: Tensor, longest: int) -> Tensor:

@@ -1,14 +1,14 @@
 """A task in transformers' form that none of its own classes can hold: the code goes along.
 
-The folder has `modeling_bough.py` (which needs torch and transformers, not bough), the weights
-under our cells' names, and in its config the cells on the path of the task and of every task that
-it reads. LoRA is merged into the matrices it changes.
+The folder has `modeling_bough.py` and `modeling_bough_trunk.py` (which need torch and transformers,
+not bough), the weights under our cells' names, and in its config the cells on the path of the task
+and of every task that it reads. LoRA is merged into the matrices it changes.
 """
 
 from __future__ import annotations
 
 from importlib import resources
-from typing import Any
+from typing import Any, assert_never
 
 from torch import Tensor
 
@@ -17,14 +17,17 @@ from bough.model.adapters import LoRA, Narrow
 from bough.model.heads import FUSED
 from bough.model.network import Network
 from bough.plan.plan import Cell, Step
+from bough.recipe.tasks import Task
 
 Tensors = dict[str, Tensor]
 CODE = "modeling_bough.py"
+TRUNK = "modeling_bough_trunk.py"
 
 
-def code() -> bytes:
-    """The file that goes along."""
-    return (resources.files("bough.export") / CODE).read_bytes()
+def code() -> dict[str, bytes]:
+    """The files that go along."""
+    folder = resources.files("bough.export")
+    return {name: (folder / name).read_bytes() for name in (CODE, TRUNK)}
 
 
 def carried(network: Network, name: str, trunk: bool) -> tuple[Tensors, dict[str, Any]]:
@@ -72,7 +75,7 @@ def carried(network: Network, name: str, trunk: bool) -> tuple[Tensors, dict[str
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads,
         "vocab_size": shape.vocabulary,
-        "shape": vars(shape) | {"offset": shape.offset},
+        "shape": vars(shape) | {"offset": shape.offset, "network": shape.network},
         "task": name,
         "paths": paths,
         "adapters": adapters,
@@ -90,6 +93,17 @@ def _state(network: Network, cell: Cell) -> Tensors:
     return {k: v.detach().float().cpu() for k, v in network.cells[cell.key].state_dict().items()}
 
 
+def output_form(task: Task) -> str:
+    """What the outputs are, as `modeling_bough` tells them apart."""
+    match task.kind:
+        case "classify":
+            return task.loss_name
+        case "regress":
+            return "number"
+        case _:
+            assert_never(task.kind)
+
+
 def _head(network: Network, name: str) -> dict[str, Any]:
     task = network.tasks[name]
     return {
@@ -97,7 +111,7 @@ def _head(network: Network, name: str) -> dict[str, Any]:
         "project": task.project,
         "hidden": [task.width] * (task.depth - 1) if task.head == "mlp" else [],
         "outputs": task.outputs,
-        "form": "number" if task.kind == "regress" else task.loss_name,
+        "form": output_form(task),
         "range": task.range,
         "temperature": task.temperature or 1.0,
         "reads": [read.source for read in network.plan.reading(name)],

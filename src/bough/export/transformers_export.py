@@ -8,10 +8,9 @@ code that does (`remote_code`), and the reason is told.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, assert_never
 
 import torch
 from safetensors.torch import save
@@ -20,32 +19,18 @@ from torch import Tensor, nn
 
 from bough.errors import UserError
 from bough.export.folder import new_folder
-from bough.export.remote_code import CODE, Tensors, carried, code, merged
+from bough.export.remote_code import Tensors, carried, code, merged, output_form
 from bough.files import write_atomically
 from bough.inference.load import load_torch
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
 from bough.model.transformer import Pooler
-from bough.model.weight_names import PREFIXES, expected
+from bough.model.weight_names import CLASSIFIERS, PREFIXES, expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
+from bough.recipe.tasks import Task
 
-
-class Reader(NamedTuple):
-    """How a family's sequence classifier reads [CLS]: its hidden layer, and its tensors' names."""
-
-    activation: str
-    hidden: str
-    output: str
-
-
-ROBERTA = Reader("tanh", "classifier.dense", "classifier.out_proj")
-READERS: Mapping[str, Reader] = {
-    "bert": Reader("tanh", "bert.pooler.dense", "classifier"),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
-    "distilbert": Reader("relu", "pre_classifier", "classifier"),
-}  # ELECTRA's has a GELU, which no head of ours has
 CLASSES = {  # how the names of the family's classes begin
     "bert": "Bert",
     "roberta": "Roberta",
@@ -54,6 +39,7 @@ CLASSES = {  # how the names of the family's classes begin
     "electra": "Electra",
     "distilbert": "DistilBert",
     "mpnet": "MPNet",
+    "modernbert": "ModernBert",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -109,22 +95,24 @@ def write_checkpoint(
         why = ""
     except NoPlace as reason:
         tensors, config = carried(network, chosen, alone)
-        write_atomically(folder / CODE, code())
+        for file, content in code().items():
+            write_atomically(folder / file, content)
         why = str(reason)
     if not alone:
         labels = dict(enumerate(model.tasks[chosen].labels or ("value",)))
         config |= {
             "id2label": labels,
             "label2id": {label: i for i, label in labels.items()},
-            "problem_type": "single_label_classification"
-            if model.tasks[chosen].labels
-            else "regression",
+            "problem_type": _reading(model.tasks[chosen])[0],
         }
-    content = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(folder / "model.safetensors", save(content, {"format": "pt"}))
+    settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
+    for part in SPECIALS:
+        if config.get(f"{part}_id", 0) is None and part in settings:
+            config[f"{part}_id"] = model.tokenizer.token_to_id(settings[part])
+    weights = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
+    write_atomically(folder / "model.safetensors", save(weights, {"format": "pt"}))
     _write_json(folder / "config.json", config | {"dtype": "float32"})
     write_atomically(folder / "tokenizer.json", model.tokenizer.to_str())
-    settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
     _write_json(folder / "tokenizer_config.json", settings)
     write_atomically(folder / "README.md", _page(model, chosen, alone, why))
     return why
@@ -137,13 +125,8 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
     if trunk:
         what, tag = f"The trunk, as task `{name}` passes it,", ""
         then = ["vectors = model(**inputs).last_hidden_state[:, 0]"]
-    elif task.labels:
-        then = [
-            "shares = model(**inputs).logits.softmax(1)[0].tolist()",
-            "answer = dict(zip(model.config.id2label.values(), shares))",
-        ]
     else:
-        then = ["answer = model(**inputs).logits[0, 0].item()"]
+        then = _reading(task)[1]
     call = loading(trunk, "folder", bool(why))
     texts = '"One text.", "Another text."' if task.paired and not trunk else '"One text."'
     lines = [
@@ -158,12 +141,26 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
         "with torch.inference_mode():",
         *(f"    {line}" for line in then),
     ]
-    goes = f" `{CODE}` goes along, as {why}; it needs torch and transformers." if why else ""
+    goes = f" Its code goes along, as {why}; it needs torch and transformers." if why else ""
     return (
         f"---\nlibrary_name: transformers\n{tag}---\n\n"
         f"{what} of a bough model with the plan `{plan}`, in transformers' form.{goes}\n\n"
         + "\n".join(["```python", *lines, "```", ""])
     )
+
+
+def _reading(task: Task) -> tuple[str, list[str]]:
+    """What transformers calls such a task, and how its answer is read."""
+    match task.kind:
+        case "classify":
+            return "single_label_classification", [
+                "shares = model(**inputs).logits.softmax(1)[0].tolist()",
+                "answer = dict(zip(model.config.id2label.values(), shares))",
+            ]
+        case "regress":
+            return "regression", ["answer = model(**inputs).logits[0, 0].item()"]
+        case _:
+            assert_never(task.kind)
 
 
 def _write_json(file: Path, content: Any) -> None:
@@ -226,15 +223,15 @@ def _stock_task(network: Network, name: str) -> tuple[Tensors, dict[str, Any]]:
     family = network.shape.family
     _check_form(network, name)
     trunk = _trunk(network, name)
-    reader = READERS.get(family)
+    reader = CLASSIFIERS.get(family)
+    if reader is None:
+        raise NoPlace(f"classifiers of {family} in transformers read a text otherwise")
     chain = _chain(network, name)
-    wanted = None if reader is None else [reader.activation]
-    if reader is None or [activation for activation, _ in chain] != wanted:
+    if [activation for activation, _ in chain] != [reader.activation]:
         has = " and ".join(f"a {a} layer" for a, _ in chain) or "nothing"
-        theirs = "a gelu layer" if reader is None else f"a {reader.activation} layer"
         raise NoPlace(
             f"task {name!r} has {has} between [CLS] and its output where {family} models of "
-            f"transformers have {theirs}"
+            f"transformers have a {reader.activation} layer"
         )
     ((_, hidden),) = chain
     if hidden.weight.shape != (network.shape.width, network.shape.width):
@@ -260,7 +257,7 @@ def _check_form(network: Network, name: str) -> None:
         what = "reads the mean of the tokens"
     elif task.norm or task.project:
         what = f"has a {'norm' if task.norm else 'project'!r} before its head"
-    elif task.kind == "classify" and task.loss_name not in ("ce", "bce"):
+    elif output_form(task) not in ("ce", "bce", "number"):
         what = f"has outputs for loss {task.loss_name!r}"
     elif task.twin:
         what = "encodes the two texts of a pair apart"
@@ -298,7 +295,7 @@ def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
     task, output = network.tasks[name], _head(network, name).output
     assert output is not None
     weight, bias = output.weight.detach().float().cpu(), output.bias.detach().float().cpu()
-    if task.kind == "regress":
+    if output_form(task) == "number":
         assert task.range is not None
         low, high = task.range
         return weight * (high - low), bias * (high - low) + low

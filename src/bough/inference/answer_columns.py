@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
-from bough.inference.model import Answer
+from bough.inference.answers import Answer
+from bough.recipe.tasks import Task
+
+
+def names(name: str, task: Task) -> list[str]:
+    """The columns of a task's answers."""
+    match task.kind:
+        case "classify":
+            return [name, f"{name}.score"]
+        case "regress":
+            return [name]
+        case _:
+            assert_never(task.kind)
 
 
 def cells(answered: Mapping[str, Answer]) -> dict[str, str | float | None]:
@@ -36,5 +48,5 @@ def columns(answers: Iterable[Mapping[str, Answer]]) -> dict[str, list[Any]]:
         (['sentiment', 'sentiment.score'], 2)
     """
     rows = [cells(answered) for answered in answers]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+    every = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in every}

@@ -145,8 +145,8 @@ class Config(Consistent):
             problem = f"{self.longest} tokens are more than the encoder's {self.shape.longest}"
             yield ("longest",), problem
         for name, task in self.tasks.items():
-            key = "labels" if task.kind == "classify" else "range"
-            if getattr(task, key) is None:
+            if not task.settled:
+                key = task.rules.found
                 yield ("tasks", name, key), f"null; a trained {task.kind} task has its {key}"
 
 

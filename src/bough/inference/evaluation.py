@@ -122,9 +122,13 @@ def evaluate(
     choice.check(model)
     given, root = as_source(rows, "the rows given"), Path.cwd()
     policy: checked_rows.Policy = "skip" if skip else "error"
+    able = _labelled(model, given, choice, root)
+    gaps = len({task.label for task in able.values()}) > 1
     gathered = {
-        name: checked_rows.read(name, task, given, root=root, policy=policy, labels="needed")
-        for name, task in _labelled(model, given, choice, root).items()
+        name: checked_rows.read(
+            name, task, given, root=root, policy=policy, labels="needed", gaps=gaps
+        )
+        for name, task in able.items()
     }
     return _judged(model, gathered, say)
 
@@ -148,7 +152,7 @@ def _of_run(
     asked = {n: t for n, t in recipe.tasks.items() if n in (choice.tasks or recipe.tasks)}
     if not choice.tasks:  # those that have such rows, if not named
         asked = {n: t for n, t in asked.items() if getattr(t, split) is not None} or asked
-    data = Data.gather(recipe.model_copy(update={"tasks": asked}), [split])
+    data = Data.gather(recipe, [split], only=asked)
     for name, _, where in changed_rows(run, data):
         say(
             f"the {split} rows of task {name!r} ({where}) are not those that the run was judged "
@@ -208,9 +212,11 @@ def _labelled(model: Model, source: Source, choice: Choice, root: Path) -> dict[
 
 
 def _judged(model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
-    for part in rows.values():
+    for name, part in rows.items():
         if part.skipped:
             say(part.report())
+        if part.gaps:
+            say(f"task {name!r}: {part.gaps:,} rows of {part.source} have no label")
     return evaluated(model, rows)
 
 
@@ -221,7 +227,8 @@ def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
         for name, part in rows.items()
     }
     predicted = _predictions(model, rows, examples)
-    labels = {name: labels for name in rows if (labels := model.tasks[name].labels)}
+    tasks = {name: model.tasks[name] for name in rows}
+    labels = {name: task.labels or () for name, task in tasks.items() if task.kind == "classify"}
     tables = {
         name: confusion(predicted[name].values, np.asarray(rows[name].labels), len(own))
         for name, own in labels.items()

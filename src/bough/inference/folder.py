@@ -30,7 +30,7 @@ WEIGHTS_FILE = "model.safetensors"
 
 def save_metadata(model: Model, folder: Path) -> None:
     """Write all but the weights."""
-    sources = {"train", "dev", "test"}
+    sources = {"train", "dev", "test", "teacher", "unlabelled"}  # places of the user's machine
     tasks = {n: t.model_dump(mode="json", exclude=sources) for n, t in model.tasks.items()}
     content = {
         "bough": bough.__version__,

@@ -21,6 +21,7 @@ from bough.data import checked_rows
 from bough.data.tables import READERS, Wanted, parts
 from bough.data.tokens import Text, text_of
 from bough.errors import UserError
+from bough.inference import answer_columns
 from bough.inference.model import Model
 from bough.recipe.tasks import Task
 from bough.user_paths import place
@@ -205,13 +206,13 @@ def table(model: Model, file: str, choice: Choice) -> Inputs:
     return Inputs(again, left_out, tuple(asked), total, kept)
 
 
-def _kept(file: str, there: Sequence[str], asked: Iterable[str]) -> tuple[str, ...]:
+def _kept(file: str, there: Sequence[str], asked: Mapping[str, Task]) -> tuple[str, ...]:
     """The table's columns, if no answer's is called the same."""
-    for task in asked:
-        for name in (task, f"{task}.score"):
-            if name in there:
+    for name, task in asked.items():
+        for column in answer_columns.names(name, task):
+            if column in there:
                 raise UserError(
-                    f"{file}: has a column {name!r}, as the answers have; rename it, or leave "
+                    f"{file}: has a column {column!r}, as the answers have; rename it, or leave "
                     "--keep out"
                 )
     return tuple(name for name in dict.fromkeys(there) if name and name != "id")

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,60 +18,15 @@ from torch import Tensor
 
 from bough.data.tokens import Sequences, Text, tokenise
 from bough.errors import UserError, nearest, shorten
-from bough.model.losses import answers
+from bough.inference.answers import Answer, answers_of, in_words
 from bough.model.network import Network
 from bough.plan.encoder_pooling import OwnPooling
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
 
-__all__ = ["Answer", "Form", "Model", "Text"]
+__all__ = ["Form", "Model", "Text"]
 
 WINDOW = 2048  # texts that a stream of texts is sorted within
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a task says about a text: a class with its probabilities, or a number.
-
-    Attributes:
-        label: The class, by its name; None where the task answers with a number.
-        score: The probability of the label.
-        probabilities: Of every class, by its name.
-        value: The number, within the label's range; None where the task answers with a class.
-        cut: The text is longer than the model reads; only its beginning was judged.
-        abstained: The label's probability is below what was asked for, so there is no label.
-
-    Example:
-        >>> bough.Answer(value=4.25).plain()
-        {'value': 4.25}
-    """
-
-    label: str | None = None
-    score: float | None = None
-    probabilities: Mapping[str, float] | None = None
-    value: float | None = None
-    cut: bool = False
-    abstained: bool = False
-
-    def unless_below(self, least: float) -> Answer:
-        """The same, but without its label where that has a smaller probability."""
-        if self.score is None or self.score >= least:
-            return self
-        return replace(self, label=None, abstained=True)
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON: without what does not apply, and no more digits than single precision has."""
-        return {k: _rounded(v) for k, v in vars(self).items() if v is not None and v is not False}
-
-    @property
-    def number(self) -> float | None:
-        """What it rests on: the value, or the label's probability, if that is known."""
-        return self.score if self.value is None else self.value
-
-    @property
-    def finite(self) -> bool:
-        """Whether that is a number at all: a model whose weights are broken answers nan."""
-        return self.number is None or math.isfinite(self.number)
 
 
 class Form(NamedTuple):
@@ -81,12 +35,6 @@ class Form(NamedTuple):
     sequences: Sequences
     places: dict[int, tuple[int, ...]]  # number of a text -> its sequences
     cut: frozenset[int]  # texts that are longer than the model reads
-
-
-def _kind(task: Task) -> str:
-    low, high = task.range or (0, 1)
-    answer = f"{len(task.labels)} classes" if task.labels else f"a number from {low:g} to {high:g}"
-    return f"a pair, {answer}" if task.paired else answer
 
 
 def _several(texts: Iterable[Text]) -> Iterable[Text]:
@@ -109,12 +57,6 @@ def _parts(text: object, number: int) -> tuple[str, ...]:
         half = f"\\u{ord(fault.object[fault.start]):04x}"
         raise UserError(f"text {number + 1}: {half} is half a character; fix the text") from None
     return words
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _rounded(share) for name, share in value.items()}
-    return round(value, 6) if isinstance(value, float) else value
 
 
 @dataclass(repr=False)
@@ -141,7 +83,7 @@ class Model(ABC):
     facts: dict[str, Any] = field(default_factory=dict)  # encoder, scores, examples: for the card
 
     def __repr__(self) -> str:
-        tasks = ", ".join(f"{name} ({_kind(task)})" for name, task in self.tasks.items())
+        tasks = ", ".join(f"{name} ({in_words(task)})" for name, task in self.tasks.items())
         on = f" of {self.facts['encoder']}" if self.facts.get("encoder") else ""
         return f"<{type(self).__name__} {self.plan.text}{on}: {tasks}>"
 
@@ -236,7 +178,8 @@ class Model(ABC):
             whole, apart = self.forms(texts, names)
             for task, (numbers, outputs) in self.outputs(whole, apart, names).items():
                 cut = (apart if self.tasks[task].twin else whole).cut
-                for number, answer in zip(numbers, self._answers(task, outputs), strict=True):
+                said = answers_of(self.tasks[task], outputs)
+                for number, answer in zip(numbers, said, strict=True):
                     out[number][task] = replace(answer, cut=True) if number in cut else answer
             for answered, wanted in zip(out, names, strict=True):
                 yield {task: answered[task] for task in wanted}
@@ -282,17 +225,6 @@ class Model(ABC):
     def unknown(self, name: str) -> UserError:
         known = ", ".join(self.tasks)
         return UserError(f"no task {name!r} in this model ({known}){nearest(name, self.tasks)}")
-
-    def _answers(self, name: str, outputs: Tensor) -> list[Answer]:
-        task = self.tasks[name]
-        values, probabilities = answers(task, outputs)
-        if probabilities is None:
-            return [Answer(value=value) for value in values.tolist()]
-        labels = task.labels or ()
-        return [
-            Answer(labels[best], shares[best], dict(zip(labels, shares, strict=True)))
-            for best, shares in zip(values.tolist(), probabilities.tolist(), strict=True)
-        ]
 
     def forms(self, texts: Sequence[Text], asked: Sequence[tuple[str, ...]]) -> tuple[Form, Form]:
         """The texts as tokens: those that some task reads whole, and those read apart."""

@@ -17,7 +17,8 @@ from typing import TextIO
 
 from bough.errors import UserError
 from bough.files import replacing
-from bough.inference.answer_columns import cells
+from bough.inference import answer_columns
+from bough.inference.answers import Answer
 from bough.inference.input_files import (
     EVERYTHING,
     TABLES,
@@ -30,7 +31,7 @@ from bough.inference.input_files import (
 )
 from bough.inference.int8_scores import known
 from bough.inference.load import load
-from bough.inference.model import Answer, Model, Text
+from bough.inference.model import Model, Text
 from bough.runs.console import progress
 from bough.safe_text import sheet_cell, shown
 
@@ -164,13 +165,13 @@ class _CSV:
         self.columns = [
             column
             for task in asked.tasks
-            for column in ([task, f"{task}.score"] if model.tasks[task].labels else [task])
+            for column in answer_columns.names(task, model.tasks[task])
         ]
         self.table = csv.writer(file, lineterminator="\n")
         self.table.writerow(["id", *map(sheet_cell, self.kept), *self.columns])
 
     def write(self, row: Row, answered: dict[str, Answer]) -> None:
-        found = cells(answered)
+        found = answer_columns.cells(answered)
         kept = ("" if (cell := row.kept[name]) is None else str(cell) for name in self.kept)
         answers = (found.get(column) for column in self.columns)
         self.table.writerow(

@@ -119,7 +119,7 @@ class LoRA(AdapterModule):
     def __init__(self, adapter: Adapter, shape: Shape):
         super().__init__()
         d, inner = shape.width, shape.inner
-        sizes = {**dict.fromkeys("qkvo", (d, d)), "i": (d, inner), "f": (inner, d)}
+        sizes = {**dict.fromkeys("qkvo", (d, d)), "i": (d, shape.up), "f": (inner, d)}
         self.matrices = adapter.matrices
         self.parts = nn.ModuleDict(
             {

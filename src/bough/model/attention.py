@@ -9,10 +9,10 @@ the rows are padded inside attention alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from bough.native import kernels
 from bough.native.linear import RowLinear
 
 Adapt = Callable[[str, Tensor, Tensor], Tensor]
+Made = TypeVar("Made")
 
 
 class Bucket(NamedTuple):
@@ -75,6 +76,14 @@ class LayoutTensors:
     def __init__(self, layout: Layout, device: torch.device):
         self.layout = layout
         self.device = device
+        self._kept: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What a layer makes of this layout, for all layers that want the same."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        made: Made = self._kept[key]
+        return made
 
     @cached_property
     def lengths(self) -> Tensor:
@@ -84,6 +93,15 @@ class LayoutTensors:
     def starts(self) -> Tensor:
         """The row of each text's first token."""
         return self.lengths.cumsum(0) - self.lengths
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """Each row's place in its text; padding is a text of its own."""
+        starts = self.starts.repeat_interleave(self.lengths)
+        inside = torch.arange(len(starts), device=self.device) - starts
+        if not self.layout.padding:
+            return inside
+        return torch.cat([inside, torch.arange(self.layout.padding, device=self.device)])
 
     @cached_property
     def inside(self) -> Tensor:
@@ -130,9 +148,9 @@ def self_attention(
     """
     if first is None:
         return attend(adapt("qkv", h, qkv(h)), layout, heads, dropout)
-    d = h.shape[1]
-    queries = adapt("q", first, qkv(first, slice(0, d)))
-    keys_values = adapt("kv", h, qkv(h, slice(d, None)))
+    sizes = h.shape[1], 2 * h.shape[1]
+    queries = adapt("q", first, qkv.part(first, sizes, 0))
+    keys_values = adapt("kv", h, qkv.part(h, sizes, 1))
     return attend(keys_values, layout, heads, dropout, queries)
 
 

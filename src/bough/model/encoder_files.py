@@ -109,8 +109,9 @@ def _check(tokenizer: Tokenizer, shape: Shape, file: Path) -> None:
             f"{file}: has a token of number {largest:,}, and the encoder knows "
             f"{shape.vocabulary:,}; it is of another encoder"
         )
-    if shape.types > 1 and max(pair.type_ids) >= shape.types:
+    highest = max(i for e in (*texts, pair) for i in e.type_ids)
+    if shape.types > 1 and highest >= shape.types:
         raise UserError(
-            f"{file}: numbers the texts of a pair up to {max(pair.type_ids)}, and the encoder "
+            f"{file}: numbers texts, as those of a pair, up to {highest}, and the encoder "
             f"knows {shape.types}; it is of another encoder"
         )

@@ -25,9 +25,10 @@ from bough.data.packing import Pack
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Layout, gather_rows
 from bough.model.dropout import DropoutGenerator
+from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.frozen_call import FrozenAdapter, call_frozen
 from bough.model.routing import READ, Routing, RowUse, TaskUse
-from bough.model.transformer import Embeddings, Layer, mean_of_texts
+from bough.model.transformer import mean_of_texts
 from bough.native.norm import wide
 from bough.plan.plan import Cell
 
@@ -132,7 +133,8 @@ class PackedForward:
             first += len(group.rows)
         groups = self.groups
         rows = groups[0].rows if len(groups) == 1 else torch.cat([g.rows for g in groups])
-        round_to = ROUND_TO if self.narrow and row <= self.routing.plan.layers else 1
+        products = self.narrow is not None and row <= self.routing.plan.layers
+        round_to = ROUND_TO if products and rows.device.type == "cpu" else 1
         return {key: _ordered(rows, part, round_to) for key, part in members.items()}
 
     # Passing.
@@ -146,14 +148,14 @@ class PackedForward:
         module = self.cells[use.cell.key]
         call = partial(call_frozen, module) if use.grad == "through" else module
         with torch.no_grad() if use.grad == "stop" else nullcontext():
-            if isinstance(module, Embeddings):
+            if isinstance(module, EmbeddingsModule):
                 rows = call(*group.rows.unbind(1), dropout)
                 streams = group.streams
-                if module.relative is not None:
+                if module.position_table() is not None:
                     origin = (use.cell.key, use.grad)
                     streams = tuple(s._replace(origin=origin) for s in streams)
                 return self._narrowed(row, Group(streams, rows))
-            if isinstance(module, Layer):
+            if isinstance(module, LayerModule):
                 return self._layer(row, call, group, dropout)
             return replace(group, rows=call(group.rows))
 
@@ -191,9 +193,11 @@ class PackedForward:
         return self._layouts[key]
 
     def _position_bias(self, key: str, grad: str) -> Tensor:
-        relative = self.cells[key].relative
-        assert isinstance(relative, nn.Embedding)
-        return relative.weight.detach() if grad else relative.weight
+        embeddings = self.cells[key]
+        assert isinstance(embeddings, EmbeddingsModule)
+        table = embeddings.position_table()
+        assert table is not None
+        return table.detach() if grad else table
 
     def _adapters(self, row: int, streams: Sequence[Stream]) -> SegmentAdapters | None:
         segments = []

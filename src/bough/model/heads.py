@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from bough.errors import UserError
 from bough.model.dropout import DropoutGenerator, drop
+from bough.model.losses import output_form
 from bough.recipe.tasks import Task
 
 FUSED = 64  # width of the space in which imported outputs are attended
@@ -202,10 +203,4 @@ def exported(task: Task, reader: Task, outputs: Tensor, hidden: Tensor) -> Tenso
     """What `reader` gets of `task`'s head."""
     if reader.reads_as == "hidden":
         return hidden
-    if reader.reads_as == "logits":
-        return outputs
-    if task.kind == "classify" and task.loss_name == "ce":
-        return torch.softmax(outputs, 1)
-    if task.kind == "classify" and task.loss_name in ("bce", "ordinal"):
-        return torch.sigmoid(outputs)
-    return outputs.clamp(0, 1)  # trained to be the share of the range, or of the second class
+    return outputs if reader.reads_as == "logits" else output_form(task).shares(outputs)

@@ -1,14 +1,18 @@
-"""What a wrong answer costs, and what the outputs say: the two readings of a head's numbers.
+"""What a wrong answer costs, and what the outputs say: how a head's numbers are read.
 
-Outputs are `[n, task.outputs]`; targets are `[n]`, class indices or real values in the task's own
-range. Every loss is the plain mean over examples, so the parts of a batch add up to the whole in
-proportion to their sizes. Real labels are brought to [0, 1] inside, where no task's loss drowns
-another's; answers come back in the label's own range.
+Outputs are `[n, task.outputs]`; targets are class indices or real values in the task's own range,
+`[n]`. What the numbers mean is their form, decided by the task's kind and its loss. Every loss is
+the plain mean over examples, so the parts of a batch add up to the whole in proportion to their
+sizes. Real labels are brought to [0, 1] inside, where no task's loss drowns another's; answers come
+back in the label's own range.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -35,24 +39,7 @@ def loss(
             f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} do not fit: "
             f"expected [n, {task.outputs}] and [n], n > 0"
         )
-    if outputs.dtype in (torch.bfloat16, torch.float16):
-        outputs = outputs.float()
-    if task.kind == "regress":
-        low, high = _range(task)
-        scaled = (targets.to(outputs.dtype) - low) / (high - low)
-        return _distances(task, outputs[:, 0], scaled).mean()
-    match task.loss_name:
-        case "ce":
-            each = F.cross_entropy(
-                outputs, targets, reduction="none", label_smoothing=task.smoothing
-            )
-        case "bce":
-            each = _binary(task, outputs, targets[:, None]).squeeze(1)
-        case "ordinal":
-            above = targets[:, None] > torch.arange(task.outputs, device=targets.device)
-            each = _binary(task, outputs, above).mean(1)
-        case _:
-            each = _distances(task, outputs, _smoothed(task, outputs, targets[:, None])).squeeze(1)
+    each = output_form(task).losses(_single(outputs), targets)
     if class_weights is not None:
         each = each * class_weights.to(each)[targets]
     return each.mean()
@@ -60,45 +47,13 @@ def loss(
 
 def ignorant_loss(task: Task) -> float:
     """What an answer costs that knows nothing: all classes alike; a number at its far end."""
-    match task.loss_name:
-        case "ce":
-            return math.log(task.classes)
-        case "bce" | "ordinal":
-            return math.log(2)
-    return 1.0
+    return output_form(task).ignorant_loss
 
 
 def answers(task: Task, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
     """What the outputs say: values `[n]` in the label's range, or class indices `[n]` together
     with the probabilities `[n, classes]`; the class is always the likeliest."""
-    outputs = outputs.detach()
-    if outputs.dtype in (torch.bfloat16, torch.float16):
-        outputs = outputs.float()
-    if task.kind == "regress":
-        low, high = _range(task)
-        return low + outputs[:, 0].clamp(0, 1) * (high - low), None
-    match task.loss_name:
-        case "ce":
-            probabilities = outputs.softmax(1)
-        case "bce":
-            probabilities = torch.cat([(-outputs).sigmoid(), outputs.sigmoid()], 1)
-        case "ordinal":
-            # P(y > k) must fall with k; where single logits disagree, the lower one holds.
-            above = outputs.sigmoid().cummin(1).values
-            one, none = torch.ones_like(above[:, :1]), torch.zeros_like(above[:, :1])
-            probabilities = torch.cat([one, above], 1) - torch.cat([above, none], 1)
-        case _:
-            positive = outputs.clamp(0, 1)
-            probabilities = torch.cat([1 - positive, positive], 1)
-    best = probabilities.argmax(1)
-    return best, probabilities if task.temperature is None else tempered(
-        probabilities, task.temperature
-    )
-
-
-def tempered(probabilities: Tensor, temperature: float) -> Tensor:
-    """The probabilities at this temperature: their order is the same."""
-    return (probabilities.clamp(min=SMALLEST).log() / temperature).softmax(1)
+    return output_form(task).answers(_single(outputs.detach()))
 
 
 def class_weights(task: Task, labels: Tensor) -> Tensor | None:
@@ -113,27 +68,192 @@ def class_weights(task: Task, labels: Tensor) -> Tensor | None:
     return torch.tensor([given.get(name, 1.0) for name in task.labels or ()])
 
 
-def _binary(task: Task, logits: Tensor, truth: Tensor) -> Tensor:
+def _single(outputs: Tensor) -> Tensor:
+    """Losses and probabilities are in single precision at least."""
+    return outputs.float() if outputs.dtype in (torch.bfloat16, torch.float16) else outputs
+
+
+# --- forms --------------------------------------------------------------------------------------
+
+
+class OutputForm(ABC):
+    """How one task's outputs are read."""
+
+    def __init__(self, task: Task):
+        self.task = task
+
+    @property
+    @abstractmethod
+    def ignorant_loss(self) -> float:
+        """What an answer costs that knows nothing."""
+
+    @abstractmethod
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Each example's loss, [n]."""
+
+    @abstractmethod
+    def answers(self, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Each example's answer, and where they are classes the probabilities `[n, classes]`."""
+
+    @abstractmethod
+    def shares(self, outputs: Tensor) -> Tensor:
+        """What a task reads that takes over the probabilities."""
+
+
+def output_form(task: Task) -> OutputForm:
+    """The form that the task's kind and loss make."""
+    match task.kind:
+        case "classify":
+            forms: dict[str, Callable[[Task], OutputForm]] = {
+                "ce": Softmax, "bce": Sigmoid, "ordinal": Thresholds, "mse": Share
+            }  # fmt: skip
+            return forms[task.loss_name](task)
+        case "regress":
+            return Number(task)
+        case _:
+            assert_never(task.kind)
+
+
+# --- one of several classes ----------------------------------------------------------------------
+
+
+class ClassForm(OutputForm):
+    """The answer is the likeliest class; a temperature softens the probabilities."""
+
+    @abstractmethod
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Of every class, [n, classes], before the temperature."""
+
+    def answers(self, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        shares, temperature = self.probabilities(outputs), self.task.temperature
+        best = shares.argmax(1)
+        return best, shares if temperature is None else tempered(shares, temperature)
+
+
+class Softmax(ClassForm):
+    """`ce`: a logit for each class."""
+
+    @property
+    def ignorant_loss(self) -> float:
+        return math.log(self.task.classes)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        smoothing = self.task.smoothing
+        return F.cross_entropy(outputs, targets, reduction="none", label_smoothing=smoothing)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(1)
+
+    def shares(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(1)
+
+
+class Sigmoid(ClassForm):
+    """`bce`: the logit of the second of two classes."""
+
+    @property
+    def ignorant_loss(self) -> float:
+        return math.log(2)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return _binary(outputs, targets[:, None], self.task.smoothing).squeeze(1)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        return torch.cat([(-outputs).sigmoid(), outputs.sigmoid()], 1)
+
+    def shares(self, outputs: Tensor) -> Tensor:
+        return outputs.sigmoid()
+
+
+class Thresholds(ClassForm):
+    """`ordinal`: of each class but the last, the logit of a higher one."""
+
+    @property
+    def ignorant_loss(self) -> float:
+        return math.log(2)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        above = targets[:, None] > torch.arange(self.task.outputs, device=targets.device)
+        return _binary(outputs, above, self.task.smoothing).mean(1)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        # P(y > k) must fall with k; where single logits disagree, the lower one holds.
+        above = outputs.sigmoid().cummin(1).values
+        one, none = torch.ones_like(above[:, :1]), torch.zeros_like(above[:, :1])
+        return torch.cat([one, above], 1) - torch.cat([above, none], 1)
+
+    def shares(self, outputs: Tensor) -> Tensor:
+        return outputs.sigmoid()
+
+
+class Share(ClassForm):
+    """`mse` of two classes: the share of the second, learned as a number."""
+
+    @property
+    def ignorant_loss(self) -> float:
+        return 1.0
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        truth = _smoothed(outputs, targets[:, None], self.task.smoothing)
+        return F.mse_loss(outputs, truth, reduction="none").squeeze(1)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        positive = outputs.clamp(0, 1)
+        return torch.cat([1 - positive, positive], 1)
+
+    def shares(self, outputs: Tensor) -> Tensor:
+        return outputs.clamp(0, 1)
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+class Number(OutputForm):
+    """A number, as its share of the range."""
+
+    @property
+    def ignorant_loss(self) -> float:
+        """At its far end."""
+        return 1.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        assert self.task.range is not None, "known once the rows are loaded"
+        return self.task.range
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        low, high = self.ends
+        truth = (targets.to(outputs.dtype) - low) / (high - low)
+        match self.task.loss_name:
+            case "mse":
+                return F.mse_loss(outputs[:, 0], truth, reduction="none")
+            case "mae":
+                return F.l1_loss(outputs[:, 0], truth, reduction="none")
+            case _:
+                return F.huber_loss(outputs[:, 0], truth, reduction="none", delta=_HUBER)
+
+    def answers(self, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        low, high = self.ends
+        return low + outputs[:, 0].clamp(0, 1) * (high - low), None
+
+    def shares(self, outputs: Tensor) -> Tensor:
+        return outputs.clamp(0, 1)
+
+
+# --- what several forms compute ------------------------------------------------------------------
+
+
+def tempered(probabilities: Tensor, temperature: float) -> Tensor:
+    """The probabilities at this temperature: their order is the same."""
+    return (probabilities.clamp(min=SMALLEST).log() / temperature).softmax(1)
+
+
+def _binary(logits: Tensor, truth: Tensor, smoothing: float) -> Tensor:
     """Binary cross-entropy of each logit."""
-    smooth = _smoothed(task, logits, truth)
+    smooth = _smoothed(logits, truth, smoothing)
     return F.binary_cross_entropy_with_logits(logits, smooth, reduction="none")
 
 
-def _smoothed(task: Task, outputs: Tensor, truth: Tensor) -> Tensor:
+def _smoothed(outputs: Tensor, truth: Tensor, smoothing: float) -> Tensor:
     """Targets 0 and 1, moved towards 1/2 by the smoothing."""
-    return truth.to(outputs.dtype) * (1 - task.smoothing) + task.smoothing / 2
-
-
-def _distances(task: Task, predicted: Tensor, truth: Tensor) -> Tensor:
-    match task.loss_name:
-        case "mse":
-            return F.mse_loss(predicted, truth, reduction="none")
-        case "mae":
-            return F.l1_loss(predicted, truth, reduction="none")
-        case _:
-            return F.huber_loss(predicted, truth, reduction="none", delta=_HUBER)
-
-
-def _range(task: Task) -> tuple[float, float]:
-    assert task.range is not None, "known once the rows are loaded"
-    return task.range
+    return truth.to(outputs.dtype) * (1 - smoothing) + smoothing / 2

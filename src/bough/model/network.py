@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from bough.data.packing import Pack
 from bough.model import adapters
 from bough.model.dropout import DropoutGenerator
+from bough.model.families import build
 from bough.model.forward import PackedForward
 from bough.model.frozen_call import call_frozen
 from bough.model.heads import Cosine, Dense, Head, exported, import_sizes
 from bough.model.pretrained import Encoder
 from bough.model.routing import Routing, TaskUse
-from bough.model.transformer import Embeddings, Layer, Pooler
+from bough.model.transformer import Pooler
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Cell, Plan, Read
 from bough.recipe.tasks import Task
@@ -53,11 +54,11 @@ class Network(nn.Module):
         self.unfreeze()
 
     def _cell(self, cell: Cell) -> nn.Module:
-        kind = cell.place.split()[0]
+        kind, _, number = cell.place.partition(" ")
         if kind == "embeddings":
-            return Embeddings(self.shape)
+            return build.embeddings(self.shape)
         if kind == "layer":
-            return Layer(self.shape)
+            return build.layer(self.shape, int(number))
         if kind == "pooler":
             return Pooler(self.shape)
         if kind == "late":

@@ -7,35 +7,19 @@ model calls each once on all rows that use it.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bough.model.attention import Layout, self_attention, unchanged
 from bough.model.dropout import DropoutGenerator, drop, scale
+from bough.model.families.parts import EmbeddingsModule, LayerAdapters, LayerModule
 from bough.native.linear import Activation, RowLinear, gelu
 from bough.native.norm import norm_of_sum, wide
 from bough.plan.encoder_shape import Shape
 
 
-class LayerAdapters(Protocol):
-    """What a layer's adapters add; every method returns its input's shape."""
-
-    def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:
-        """`y`, the product of `x` with the matrices of these letters, with what is added to it."""
-
-    def parallel(
-        self, h: Tensor, dropout: DropoutGenerator | None, cls_only: bool
-    ) -> Tensor | None:
-        """What runs parallel to the layer, from the layer's input."""
-
-    def after(self, y: Tensor) -> Tensor:
-        """What follows the layer."""
-
-
-class Embeddings(nn.Module):
+class Embeddings(EmbeddingsModule):
     """Token, position and segment vectors, summed and normed: ids [tokens] -> [tokens, d]."""
 
     def __init__(self, shape: Shape):
@@ -59,6 +43,9 @@ class Embeddings(nn.Module):
         x = drop(self.norm(x), dropout)
         return x if self.project is None else self.project(x)
 
+    def position_table(self) -> Tensor | None:
+        return None if self.relative is None else self.relative.weight
+
 
 ACTIVATION: dict[str, Activation] = {
     "gelu": gelu,
@@ -68,7 +55,7 @@ ACTIVATION: dict[str, Activation] = {
 }
 
 
-class Layer(nn.Module):
+class Layer(LayerModule):
     """Attention and feed-forward, each with residual and norm: [tokens, d] -> [tokens, d].
 
     With `cls_only` only the rows of each text's first token come out, [texts, d]: all that a task

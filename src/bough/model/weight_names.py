@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bough.errors import UserError
-from bough.model.transformer import Embeddings, Layer, Pooler
+from bough.model.families import build
 from bough.plan.encoder_shape import FAMILIES, Shape
 
 # Our parameter names -> theirs, without the model's prefix. `{n}` is the layer, counted from 0.
@@ -51,7 +52,16 @@ MPNET_LAYER: Names = {
     "out": "encoder.layer.{n}.attention.attn.o",
     "norm1": "encoder.layer.{n}.attention.LayerNorm",
 }
-EMBEDDINGS: Names = {
+MODERNBERT_LAYER: Names = {
+    "qkv": "layers.{n}.attn.Wqkv",
+    "out": "layers.{n}.attn.Wo",
+    "norm1": "layers.{n}.attn_norm",
+    "up": "layers.{n}.mlp.Wi",
+    "down": "layers.{n}.mlp.Wo",
+    "norm2": "layers.{n}.mlp_norm",
+    "final": "final_norm",
+}
+BERT_EMBEDDINGS: Names = {
     "words": "embeddings.word_embeddings",
     "positions": "embeddings.position_embeddings",
     "types": "embeddings.token_type_embeddings",
@@ -59,25 +69,43 @@ EMBEDDINGS: Names = {
     "project": "embeddings_project",
     "relative": "encoder.relative_attention_bias",
 }
+MODERNBERT_EMBEDDINGS: Names = {"words": "embeddings.tok_embeddings", "norm": "embeddings.norm"}
 POOLER: Names = {"dense": "pooler.dense"}
 # What checkpoints with a task head on top put before the encoder's names.
-PREFIXES = {family: f"{family}." for family in FAMILIES} | dict.fromkeys(
-    ("xlm-roberta", "camembert"), "roberta."
-)
+PREFIXES = {
+    **{family: f"{family}." for family in FAMILIES},
+    **dict.fromkeys(("xlm-roberta", "camembert"), "roberta."),
+    "modernbert": "model.",
+}
+EMBEDDINGS = dict.fromkeys(FAMILIES, BERT_EMBEDDINGS) | {"modernbert": MODERNBERT_EMBEDDINGS}
 LAYERS = dict.fromkeys(FAMILIES, BERT_LAYER) | {
     "distilbert": DISTILBERT_LAYER,
     "mpnet": MPNET_LAYER,
+    "modernbert": MODERNBERT_LAYER,
+}
+
+
+class Classifier(NamedTuple):
+    """How a family's sequence classifier reads [CLS]: its hidden layer, and its tensors' names."""
+
+    activation: str
+    hidden: str
+    output: str
+
+
+_ROBERTA = Classifier("tanh", "classifier.dense", "classifier.out_proj")
+CLASSIFIERS: Mapping[str, Classifier] = {
+    "bert": Classifier("tanh", "bert.pooler.dense", "classifier"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), _ROBERTA),
+    "distilbert": Classifier("relu", "pre_classifier", "classifier"),
+    "electra": Classifier("gelu", "classifier.dense", "classifier.out_proj"),
 }
 
 
 def tensor_sizes(shape: Shape) -> dict[str, torch.Size]:
     """Our tensors by name, "layer 1.qkv.weight", and their sizes."""
     with torch.device("meta"):
-        layer = Layer(shape)
-        places: dict[str, nn.Module] = {"embeddings": Embeddings(shape)}
-        places |= {f"layer {n + 1}": layer for n in range(shape.layers)}
-        if shape.pooler:
-            places["pooler"] = Pooler(shape)
+        places = build.trunk(shape)
     return {
         f"{place}.{name}": tensor.shape
         for place, module in places.items()
@@ -87,7 +115,8 @@ def tensor_sizes(shape: Shape) -> dict[str, torch.Size]:
 
 def expected(shape: Shape) -> dict[str, tuple[str, ...]]:
     """Our tensor names -> the checkpoint's, several where they are stacked."""
-    names = {"embeddings": EMBEDDINGS, "layer": LAYERS[shape.family], "pooler": POOLER}
+    family = shape.family
+    names = {"embeddings": EMBEDDINGS[family], "layer": LAYERS[family], "pooler": POOLER}
     out: dict[str, tuple[str, ...]] = {}
     for ours in tensor_sizes(shape):
         place, part, kind = ours.split(".")

@@ -8,7 +8,7 @@ being kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,29 +28,30 @@ def gelu(x: Tensor) -> Tensor:
 
 
 class RowLinear(nn.Linear):
-    """W x + b in the precision of x; with `part`, by these rows of W and b only."""
+    """W x + b in the precision of x."""
 
-    def forward(self, x: Tensor, part: slice | None = None) -> Tensor:
-        return self.of(x, None, part)
+    def forward(self, x: Tensor) -> Tensor:
+        return self._product(x, None, None)
 
     def after(self, activation: Activation, x: Tensor) -> Tensor:
         """W f(x) + b, without keeping f(x)."""
-        return self.of(x, activation, None)
+        return self._product(x, activation, None)
 
-    def of(self, x: Tensor, activation: Activation | None, part: slice | None) -> Tensor:
+    def part(self, x: Tensor, sizes: Sequence[int], number: int) -> Tensor:
+        """Of W x + b the part with this number, where it is cut into parts of these sizes."""
+        return self._product(x, None, lambda whole: whole.split(list(sizes))[number])
+
+    def _product(self, x: Tensor, activation: Activation | None, cut: Activation | None) -> Tensor:
         weight: Tensor = self.weight
         bias: Tensor | None = self.bias
-        if part is not None:
-            weight, bias = weight[part], None if bias is None else bias[part]
-        if x.dtype == weight.dtype:
-            if activation is None:
-                return F.linear(x, weight, bias)
-            narrow: tuple[Tensor, Tensor | None] = (weight, bias)
-        else:
-            narrow = self.narrow(x.dtype)
-            if part is not None:
-                narrow = narrow[0][part], None if narrow[1] is None else narrow[1][part]
-        out: Tensor = _Product.apply(x, weight, bias, *narrow, activation)
+        multiplied = (weight, bias) if x.dtype == weight.dtype else self.narrow(x.dtype)
+        if cut is not None:
+            weight, bias = cut(weight), None if bias is None else cut(bias)
+            low, low_bias = multiplied
+            multiplied = cut(low), None if low_bias is None else cut(low_bias)
+        if activation is None and x.dtype == weight.dtype:
+            return F.linear(x, weight, bias)
+        out: Tensor = _Product.apply(x, weight, bias, *multiplied, activation)
         return out
 
     def narrow(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:

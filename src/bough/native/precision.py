@@ -36,7 +36,7 @@ def resolve(precision: str, device: torch.device) -> Precision:
     if asked == "auto":
         return fastest(device)
     if asked in ("fp32", "bf16"):
-        return asked
+        return "bf16" if asked == "bf16" else "fp32"
     name = "BOUGH_PRECISION" if precision == "auto" else "precision"
     raise UserError(f"{name} is {shorten(asked)}; expected auto, fp32 or bf16")
 

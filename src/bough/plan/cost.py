@@ -108,11 +108,11 @@ def cell_parameters(
     adapters = {adapter.place: adapter for adapter in plan.adapters}
     sizes = {}
     for cell in plan.users():
-        place = cell.place.split()[0]
+        place, _, number = cell.place.partition(" ")
         if place == "embeddings":
             size = shape.embedding_parameters
         elif place == "layer":
-            size = shape.layer_parameters
+            size = shape.layer_parameters(int(number))
         elif place == "pooler":
             size = shape.pooler_parameters
         elif place == "late":
@@ -140,7 +140,8 @@ def _adapter_parameters(adapter: Adapter, shape: Shape) -> int:
 def _ends(adapter: Adapter, shape: Shape) -> dict[str, int]:
     """Input and output width, added up, of each matrix that a LoRA changes."""
     d = shape.width
-    return {m: d + (shape.inner if m in "if" else d) for m in adapter.matrices}
+    other = {"i": shape.up, "f": shape.inner}
+    return {m: d + other.get(m, d) for m in adapter.matrices}
 
 
 def _cells(plan: Plan, task: str) -> set[Cell]:
@@ -163,12 +164,13 @@ def _work(
 
 def _step(step: Step, shape: Shape, length: int, rows: int) -> int:
     """Multiplications of one step on `length` tokens, of which `rows` are wanted after it."""
-    d, place = shape.width, step.cell.place.split()[0]
+    d, (place, _, number) = shape.width, step.cell.place.partition(" ")
     if place == "embeddings":
         return length * shape.embedding * d if shape.embedding != d else 0
     if place != "layer":
         return d * d
-    products = 2 * length * d * d + rows * (2 * d * d + 2 * length * d + 2 * d * shape.inner)
+    products = 2 * length * d * d + rows * (2 * d * d + d * (shape.up + shape.inner))
+    products += 2 * d * _pairs(length, rows, shape.reach(int(number)))
     for adapter, _ in step.adapters:
         s = adapter.size
         if adapter.kind == "pal":
@@ -179,6 +181,13 @@ def _step(step: Step, shape: Shape, length: int, rows: int) -> int:
         else:
             products += rows * 2 * s * d
     return products
+
+
+def _pairs(length: int, rows: int, reach: int | None) -> int:
+    """How many tokens the first `rows` tokens of a text see, all together."""
+    if reach is None:
+        return rows * length
+    return sum(min(length, row + reach + 1) - max(0, row - reach) for row in range(rows))
 
 
 def _short(number: int) -> str:

@@ -29,6 +29,7 @@ WITHOUT_POOLER: Mapping[str, tuple[OwnPooling, str]] = {
     "electra": ("mean", "it was trained to judge every token, and [CLS] no more than others"),
     "distilbert": ("mean", "it was distilled without a task on [CLS]"),
     "mpnet": ("mean", "sentence encoders of this family read the mean"),
+    "modernbert": ("mean", "its local layers keep the ends of a long text from [CLS]"),
 }
 # sentence-transformers' name of a mode -> the nearest that we have; the last token has none.
 MODES: Mapping[str, OwnPooling] = {

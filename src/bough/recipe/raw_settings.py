@@ -103,8 +103,8 @@ class RawSettings:
             if how == "refuse":
                 raise UserError(
                     f"{self.where(path)}: {dotted(path)} names the variable {name}; only paths may "
-                    "(encoder, data, train, dev, test), for the rest is shown with the model: "
-                    "write the value itself, and a bare ${ as $${"
+                    "(encoder, data, train, dev, test, teacher), for the rest is shown with the "
+                    "model: write the value itself, and a bare ${ as $${"
                 )
             value = os.environ.get(name)
             if value is None and default is None:

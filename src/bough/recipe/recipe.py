@@ -25,7 +25,8 @@ from bough.recipe import methods, yaml
 from bough.recipe.raw_settings import RawSettings, escaped, mapped, unresolved
 from bough.recipe.sources import Hub, Limit
 from bough.recipe.tasks import SPLITS, Task
-from bough.recipe.training import SELECTORS, Phase, Training
+from bough.recipe.teacher import FORMS, Teacher
+from bough.recipe.training import SELECTORS, Distil, Phase, Training
 from bough.recipe.validation import TASK_NAME, Consistent
 from bough.user_paths import place
 
@@ -128,6 +129,7 @@ class Recipe(Consistent):
         folder = recipe._data_folder()
         if folder is not None:
             tasks = {name: recipe._placed(task, folder) for name, task in recipe.tasks.items()}
+            tasks = {name: recipe._with_teachers(task, folder) for name, task in tasks.items()}
             recipe = recipe.model_copy(update={"data": str(folder), "tasks": tasks})
             recipe._folder = None
         return recipe
@@ -203,12 +205,44 @@ class Recipe(Consistent):
                     elsewhere[split] = str(other)
         return task.model_copy(update=elsewhere) if elsewhere else task
 
+    def _with_teachers(self, task: Task, folder: Path) -> Task:
+        """With the full paths of what it learns from beside its own rows, where they are here."""
+        beside = [] if self._folder is None else [self._folder.absolute()]
+
+        def found(name: str) -> str:
+            places = (place(name, root) for root in (folder, Path.cwd(), *beside))
+            return str(next(filter(os.path.exists, places), name))
+
+        teachers = tuple(
+            teacher.model_copy(update={teacher.form: found(teacher.source)})
+            for teacher in task.teacher
+        )
+        texts = tuple(name if name in self.tasks else found(name) for name in task.unlabelled)
+        return task.model_copy(update={"teacher": teachers, "unlabelled": texts})
+
+    def _texts_problem(self, name: str, source: str) -> str:
+        """What speaks against more texts for a task from there."""
+        other = self.tasks.get(source)
+        if other is None:
+            known = listed(list(self.tasks))
+            no_file = TASK_NAME.fullmatch(source) is not None and not os.path.exists(source)
+            return f"{source!r} is neither a file nor a task ({known})" if no_file else ""
+        if source == name:
+            return "its own train rows are learned from anyway; leave it out"
+        if self.tasks[name].paired and not other.paired:
+            return f"task {source!r} has single texts, and this task judges pairs; leave it out"
+        return ""
+
     def _problems(self) -> Iterator[tuple[yaml.Path, str]]:
-        for name in self.tasks:
+        for name, task in self.tasks.items():
             if not TASK_NAME.fullmatch(name):
                 yield ("tasks", name), "a task's name has letters, digits, - and _ only"
             if name in RESERVED:
                 yield ("tasks", name), "this name has a meaning of its own; take another"
+            for number, other in enumerate(task.unlabelled):
+                problem = self._texts_problem(name, other)
+                if problem:
+                    yield ("tasks", name, "unlabelled", number), problem
         for name in self.training.weights:
             if name not in self.tasks:
                 names = listed(list(self.tasks))
@@ -253,6 +287,9 @@ def _variables(path: yaml.Path) -> Literal["fill", "refuse"]:
             return "fill"
         case ("tasks", _, split) | ("tasks", _, split, "hub") if split in SPLITS:
             return "fill"
+        case ("tasks", _, "teacher" | "unlabelled", *below):
+            path_of = not below or isinstance(below[-1], int) or below[-1] in FORMS
+            return "fill" if path_of else "refuse"
     return "refuse"
 
 
@@ -267,8 +304,12 @@ def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:
             return Hub.model_fields
         case ("tasks", _, "limit"):
             return Limit.model_fields
+        case ("tasks", _, "teacher") | ("tasks", _, "teacher", int()):
+            return Teacher.model_fields
         case ("training",):
             return Training.model_fields
+        case ("training", "distil"):
+            return Distil.model_fields
         case ("training", "phases", _):
             return Phase.model_fields
     return None

@@ -45,6 +45,7 @@ class Limit(BaseModel):
     train: int | None = Field(None, ge=1, description="Most rows to learn from.")
     dev: int | None = Field(None, ge=1, description="Most rows to choose the best model by.")
     test: int | None = Field(None, ge=1, description="Most rows for the end.")
+    unlabelled: int | None = Field(None, ge=1, description="Most texts for a teacher alone.")
 
 
 Record = dict[str, Any] | tuple[Any, ...]

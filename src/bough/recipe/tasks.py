@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from bough.errors import UserError, listed, nearest
+from bough.recipe.kinds import KINDS, OWN_KEYS, Kind, KindRules, kinds_with
 from bough.recipe.labels import Classes, ClassWeights, NamedClasses
 from bough.recipe.sources import Limit, Source
-from bough.recipe.validation import Consistent
+from bough.recipe.teacher import Teachers, Texts
+from bough.recipe.validation import Consistent, one_or_several
 
-Kind = Literal["classify", "regress"]
 Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
 Pooling = Literal["auto", "pooler", "cls", "mean"]
@@ -29,14 +30,20 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
 SIGNED: tuple[Metric, ...] = ("pearson", "spearman", "mcc")  # these run from -1 to 1
 
-_LOSSES: dict[Kind, tuple[str, ...]] = {
-    "classify": ("auto", "ce", "bce", "ordinal", "mse"),
-    "regress": ("auto", "mse", "mae", "huber"),
-}
-_METRICS: dict[Kind, tuple[str, ...]] = {
-    "classify": ("auto", "accuracy", "f1", "mcc"),
-    "regress": ("auto", "pearson", "spearman"),
-}
+
+def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
+    """Tasks on a table in which others have labels, too: there an empty cell is no fault."""
+    return {
+        name
+        for name, task in tasks.items()
+        for other in tasks.values()
+        if task.label != other.label and any(_same_table(task, other, split) for split in SPLITS)
+    }
+
+
+def _same_table(task: Task, other: Task, split: Split) -> bool:
+    source = getattr(task, split)
+    return source is not None and bool(source == getattr(other, split))
 
 
 def _text(value: object) -> object:
@@ -56,18 +63,15 @@ def _ends(value: object) -> object:
     raise ValueError("expected the lowest and the highest label, for example [0, 5]")
 
 
-def _features(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 class Task(Consistent):
     """One thing to learn: its columns, its head, its loss and its metric."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: Kind = Field(
-        description="What the answer is: one of two or more classes (classify), or a number in a "
-        "range (regress)."
+        description="What the answer is: "
+        + ", or ".join(f"{rules.answer} ({kind})" for kind, rules in KINDS.items())
+        + "."
     )
     text: Annotated[str | tuple[str, str], BeforeValidator(_text)] = Field(
         description="The column that holds the text, or a pair of columns for a pair of texts."
@@ -97,7 +101,7 @@ class Task(Consistent):
         "joint",
         description="Read a pair as one sequence (joint) or as two apart (twin).",
     )
-    features: Annotated[tuple[Feature, ...], BeforeValidator(_features)] = Field(
+    features: Annotated[tuple[Feature, ...], BeforeValidator(one_or_several)] = Field(
         FEATURES,
         min_length=1,
         description="What a twin pair's head sees of the two vectors; difference is absolute.",
@@ -138,6 +142,16 @@ class Task(Consistent):
         "auto", description="The score that counts; auto is accuracy, or pearson for numbers."
     )
     weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
+    teacher: Teachers = Field(
+        (),
+        description="Who it learns from beside its labels, one or several: a run or a model, a "
+        "recipe that is trained first, or a file of soft answers.",
+    )
+    unlabelled: Texts = Field(
+        (),
+        description="More texts for the teacher to answer: files without labels, or the names of "
+        "tasks whose train rows are taken.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -171,20 +185,32 @@ class Task(Consistent):
         return len(self.labels)
 
     @property
+    def rules(self) -> KindRules:
+        """What a recipe may say about tasks of its kind."""
+        return KINDS[self.kind]
+
+    @property
+    def settled(self) -> bool:
+        """Whether all is known that its rows may have to say about it."""
+        return getattr(self, self.rules.found) is not None
+
+    @property
     def loss_name(self) -> str:
         """The loss, with auto resolved."""
         if self.loss != "auto":
             return self.loss
-        if self.kind == "regress":
-            return "mse"
-        return "bce" if self.classes == 2 else "ce"
+        match self.kind:
+            case "classify":
+                return "bce" if self.classes == 2 else "ce"
+            case "regress":
+                return "mse"
+            case _:
+                assert_never(self.kind)
 
     @property
     def metric_name(self) -> str:
         """The metric, with auto resolved."""
-        if self.metric != "auto":
-            return self.metric
-        return "accuracy" if self.kind == "classify" else "pearson"
+        return self.rules.metrics[0] if self.metric == "auto" else self.metric
 
     @property
     def outputs(self) -> int:
@@ -211,32 +237,33 @@ class Task(Consistent):
     def _key_problems(self) -> Iterator[tuple[str, str]]:
         if self.label in self.columns:
             yield "label", f"column {self.label!r} is both text and label; name two columns"
-        for key, fitting in (("loss", _LOSSES), ("metric", _METRICS)):
-            value, known = getattr(self, key), fitting[self.kind]
+        for key, fitting in (("loss", self.rules.losses), ("metric", self.rules.metrics)):
+            value, known = getattr(self, key), ("auto", *fitting)
             if value not in known:
                 yield key, f"{value!r} does not fit kind {self.kind}; take {', '.join(known)}"
-        yield from (
-            self._classify_problems() if self.kind == "classify" else self._regress_problems()
-        )
+        for key in OWN_KEYS:
+            if key not in self.rules.keys and getattr(self, key) != Task.model_fields[key].default:
+                others = kinds_with(key)
+                so = f"this is for {listed(others)} tasks"
+                yield key, f"{so}; leave it out, or set `kind: {others[0]}`"
+        yield from self._range_problems()
+        yield from self._class_problems()
         if self.head.startswith("cosine") and not self.twin:
             reason = f"{self.head!r} compares two vectors; give `text` two columns and set"
             yield "head", f"{reason} `pair: twin`, or take head linear or mlp"
+        if self.unlabelled and not self.teacher:
+            yield "unlabelled", "nobody answers these texts; give the task a `teacher`"
         if self.features != FEATURES and not self.twin:
             yield "features", "this is for pairs with `pair: twin`; set that, or leave it out"
         if len(set(self.features)) < len(self.features):
             yield "features", f"one is named twice in {', '.join(self.features)}"
 
-    def _regress_problems(self) -> Iterator[tuple[str, str]]:
-        for key in ("labels", "label_values", "class_weights", "smoothing", "temperature"):
-            if getattr(self, key) != Task.model_fields[key].default:
-                yield key, "this is for classify tasks; leave it out, or set `kind: classify`"
+    def _range_problems(self) -> Iterator[tuple[str, str]]:
         if self.range is not None and not self.range[0] < self.range[1]:
             low, high = self.range
             yield "range", f"[{low:g}, {high:g}] is empty; give the lowest label, then the highest"
 
-    def _classify_problems(self) -> Iterator[tuple[str, str]]:
-        if self.range is not None:
-            yield "range", "this is for regress tasks; leave it out, or set `kind: regress`"
+    def _class_problems(self) -> Iterator[tuple[str, str]]:
         labels, values = self.labels, self.label_values
         if values is not None and len(set(values)) != len(labels or ()):
             yield "label_values", "each class in `labels` needs one value of its own, in order"
@@ -248,7 +275,7 @@ class Task(Consistent):
         if "" in labels:
             yield "labels", "one name is empty; every class needs one"
         if len(labels) < 2:
-            yield "labels", f"a classify task needs two or more classes, not {len(labels)}"
+            yield "labels", f"a {self.kind} task needs two or more classes, not {len(labels)}"
         if self.loss in ("bce", "mse") and len(labels) != 2:
             reason = f"{self.loss!r} is for two classes and here are {len(labels)}"
             yield "loss", f"{reason}; take ce or ordinal"

@@ -45,6 +45,22 @@ class Phase(BaseModel):
         return self
 
 
+class Distil(BaseModel):
+    """What a teacher's answers count beside the labels (https://arxiv.org/abs/1503.02531)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    weight: float = Field(
+        1.0, ge=0, le=1, description="Share of the teacher in the loss; the label has the rest."
+    )
+    temperature: float = Field(
+        1.0, gt=0, description="Softens the answers of teacher and student alike (above 1)."
+    )
+    anneal: bool = Field(
+        True, description="Let the teacher's share fall to 0 over the run, in equal steps."
+    )
+
+
 class Training(BaseModel):
     """The course of training: how long, how fast, whose turn, whose gradient."""
 
@@ -124,6 +140,9 @@ class Training(BaseModel):
     )
     length_window: int = Field(
         50, ge=0, description="Batches within which examples are sorted by length; 0 for none."
+    )
+    distil: Distil = Field(
+        default_factory=Distil, description="How tasks with a `teacher` learn from it."
     )
     phases: tuple[Phase, ...] = Field(
         (), description="Stretches of training one after the other, for example frozen, then tuned."

@@ -18,6 +18,11 @@ def misfit(sentence: str, *at: str | int) -> PydanticCustomError:
     return PydanticCustomError("misfit", "{sentence}", {"sentence": sentence, "at": at})
 
 
+def one_or_several(value: object) -> object:
+    """A list may be left out where it would have one name."""
+    return (value,) if isinstance(value, str) else value
+
+
 class Consistent(BaseModel):
     """Settings whose parts must go together; the first that do not is an error."""
 

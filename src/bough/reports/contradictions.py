@@ -21,7 +21,7 @@ from bough.runs.run_dir import Run
 from bough.scoring.statistics import Floats
 
 if TYPE_CHECKING:  # torch is loaded only where a model is asked
-    from bough.inference.model import Answer
+    from bough.inference.answers import Answer
 
 ASKED = 100  # pairs of each task that the tasks are asked about
 ALIKE = 0.3  # correlation from which two tasks are taken to measure the same thing

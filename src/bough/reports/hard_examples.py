@@ -18,7 +18,7 @@ from bough.data import checked_rows
 from bough.data.checked_rows import Rows
 from bough.errors import UserError
 from bough.recipe.sources import Hub
-from bough.recipe.tasks import SPLITS
+from bough.recipe.tasks import SPLITS, on_one_table
 
 WORST = 10  # examples shown at first
 PER_KIND = 3  # and kept for each way of being wrong
@@ -69,9 +69,10 @@ def _read(comparison: Comparison, variant: Variant, name: str) -> Rows:
     if labels and task.labels is None:
         task = task.with_labels(labels)  # so that the train rows need not be read for them
     split: Literal["train", "dev", "test"] = next(s for s in SPLITS if s == comparison.split)
-    return checked_rows.load(name, task, root=recipe.root, policy=recipe.rows, splits=[split])[1][
-        split
-    ]
+    gaps = name in on_one_table(recipe.tasks)
+    return checked_rows.load(
+        name, task, root=recipe.root, policy=recipe.rows, splits=[split], gaps=gaps
+    )[1][split]
 
 
 def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, assert_never
 
 import yaml
 
@@ -39,7 +39,8 @@ def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> 
     scores = _scores(tasks, facts)
     front = _front(tasks, facts, scores)
     templates = environment("bough.runs")
-    templates.filters |= {"cell": _cell, "code": _code, "listed": listed, "literal": _literal,
+    templates.filters |= {"answers": _answers, "cell": _cell, "fields": _fields,
+                           "code": _code, "listed": listed, "literal": _literal,
                           "plain": markdown, "thousands": "{:,.0f}".format}  # fmt: skip
     return templates.get_template("card.md").render(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
@@ -101,8 +102,35 @@ def _pooling(tasks: Mapping[str, Task], facts: Facts) -> str:
 
 def _hub_kind(task: Task) -> str:
     """What the hub calls such a task."""
-    alike = task.kind == "regress" and task.paired
-    return "sentence-similarity" if alike else "text-classification"
+    match task.kind:
+        case "classify":
+            return "text-classification"
+        case "regress":
+            return "sentence-similarity" if task.paired else "text-classification"
+        case _:
+            assert_never(task.kind)
+
+
+def _answers(task: Task) -> str:
+    """What a task answers with."""
+    match task.kind:
+        case "classify":
+            return f"one of {task.classes}: {markdown(listed(task.labels or (), 8))}"
+        case "regress":
+            return "a number from {:g} to {:g}".format(*task.range or (0, 1))
+        case _:
+            assert_never(task.kind)
+
+
+def _fields(task: Task) -> str:
+    """What such an answer has."""
+    match task.kind:
+        case "classify":
+            return "label=..., score=..., probabilities=..."
+        case "regress":
+            return "value=..."
+        case _:
+            assert_never(task.kind)
 
 
 def _base(facts: Facts) -> str | None:

@@ -16,7 +16,7 @@ def changed_rows(run: Run, data: Data) -> Iterator[tuple[str, str, str]]:
     for name, splits in data.digests().items():
         for split, known in splits.items():
             if before.get(name, {}).get(split, known)["sha256"] != known["sha256"]:
-                yield name, split, data.rows[name][split].source
+                yield name, split, data.part(name, split).source
 
 
 def check(
@@ -28,6 +28,7 @@ def check(
     *,
     here: Mapping[str, Any],
     processes: int,
+    teachers: Mapping[str, str],
 ) -> None:
     """Rows or tokens that changed since the run began would make it go on as neither run."""
     for name, split, source in changed_rows(run, data):
@@ -48,6 +49,12 @@ def check(
             f"the weights of encoder {encoder!r} are others than when the run "
             "began; it goes on with its own, from the checkpoint"
         )
+    for name, digest in teachers.items():
+        if before.get("teachers", {}).get(name) != digest:
+            raise UserError(
+                f"{run.folder}: the teachers of task {name!r} answer otherwise than when the run "
+                "began; put them back to resume it, or train anew"
+            )
     for what in ("threads", "kernels"):
         if before.get(what, here[what]) != here[what]:
             began, now = (f"{where[what]} {what}" for where in (before, here))

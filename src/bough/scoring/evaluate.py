@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bough.data.examples import Examples
+from bough.data.loader import row_groups
 from bough.data.packing import by_tokens, collate
 from bough.data.tokens import Ints
 from bough.distributed import ALONE, Processes
@@ -19,7 +20,7 @@ from bough.recipe.tasks import Task
 from bough.scoring.calibration import calibration_error, fit_temperature
 from bough.scoring.metrics import Predictions, aggregates, judged
 
-Pass = tuple[str, Ints]  # a task and the numbers of its examples
+Pass = tuple[str, Ints]  # a group of tasks and the numbers of its rows
 
 
 @torch.inference_mode()
@@ -41,13 +42,13 @@ def predict(
         name: part.view(shape)
         for (name, shape), part in zip(shapes.items(), found.split(sizes), strict=True)
     }
-    passes = [
-        (name, part) for name, source in examples.items() for part in by_tokens(source.lengths)
-    ]
-    for name, part in watched(processes.share(passes)):
-        batch = collate(examples, {name: part})
-        rows = network(batch.pack.to(device), batch.index)[name]
-        outputs[name][torch.from_numpy(part)] = rows.float().cpu()
+    groups = row_groups(examples)
+    passes = [(group, part) for group, rows in groups.items() for part in by_tokens(rows.lengths)]
+    for group, part in watched(processes.share(passes)):
+        chosen = groups[group].of(part)
+        batch = collate(examples, chosen)
+        for name, rows in network(batch.pack.to(device), batch.index).items():
+            outputs[name][torch.from_numpy(chosen[name])] = rows.float().cpu()
     processes.add_up(found)
     return {
         name: read_out(network.tasks[name], outputs[name], source.targets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,36 +31,77 @@ class Predictions:
     loss: float | None  # mean over the rows, where there are labels
 
 
-def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[str, float]:
-    """All metrics of a task's kind over the whole set (never a mean over batches)."""
-    if task.kind == "classify":
-        from sklearn.metrics import f1_score, matthews_corrcoef
+@dataclass(frozen=True)
+class Judged:
+    """One task's answers on one split, beside the truth."""
 
-        classes = list(range(task.classes))
-        return {
-            "accuracy": float(np.mean(predicted == truth)),
-            "f1": float(
-                f1_score(truth, predicted, labels=classes, average="macro", zero_division=0)
-            ),
-            "mcc": 0.0 if _flat(predicted, truth) else float(matthews_corrcoef(truth, predicted)),
-        }
-    if _flat(predicted, truth):
-        return {"pearson": 0.0, "spearman": 0.0}
+    predicted: NDArray[Any]
+    truth: NDArray[Any]
+    classes: int = 0  # none where the answers are numbers
+
+    @property
+    def flat(self) -> bool:
+        """A constant has no correlation; it knows nothing of the order, which is what 0 says."""
+        few = len(self.truth) < 2
+        return few or bool(np.ptp(self.predicted) == 0 or np.ptp(self.truth) == 0)
+
+    @property
+    def numbers(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """In single precision a correlation is right to four or five digits only."""
+        return self.predicted.astype(np.float64), self.truth.astype(np.float64)
+
+
+def _accuracy(judged: Judged) -> float:
+    return float(np.mean(judged.predicted == judged.truth))
+
+
+def _f1(judged: Judged) -> float:
+    from sklearn.metrics import f1_score
+
+    classes = list(range(judged.classes))
+    return float(
+        f1_score(judged.truth, judged.predicted, labels=classes, average="macro", zero_division=0)
+    )
+
+
+def _mcc(judged: Judged) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    return 0.0 if judged.flat else float(matthews_corrcoef(judged.truth, judged.predicted))
+
+
+def _pearson(judged: Judged) -> float:
+    if judged.flat:
+        return 0.0
     from scipy import stats
 
-    # In single precision a correlation is right to four or five digits only.
-    predicted, truth = predicted.astype(np.float64), truth.astype(np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        pearson = stats.pearsonr(predicted, truth).statistic
-    spearman = stats.spearmanr(predicted, truth).statistic
-    # Nearly constant answers may still give none.
-    return {"pearson": float(np.nan_to_num(pearson)), "spearman": float(np.nan_to_num(spearman))}
+        pearson = stats.pearsonr(*judged.numbers).statistic
+    return float(np.nan_to_num(pearson))  # nearly constant answers may still give none
 
 
-def _flat(predicted: NDArray[Any], truth: NDArray[Any]) -> bool:
-    """A constant has no correlation; it knows nothing of the order, which is what 0 says."""
-    return len(truth) < 2 or bool(np.ptp(predicted) == 0 or np.ptp(truth) == 0)
+def _spearman(judged: Judged) -> float:
+    if judged.flat:
+        return 0.0
+    from scipy import stats
+
+    return float(np.nan_to_num(stats.spearmanr(*judged.numbers).statistic))
+
+
+METRICS: Mapping[str, Callable[[Judged], float]] = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "mcc": _mcc,
+    "pearson": _pearson,
+    "spearman": _spearman,
+}
+
+
+def metrics(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> dict[str, float]:
+    """All metrics of a task's kind over the whole set (never a mean over batches)."""
+    judged = Judged(predicted, truth, len(task.labels or ()))
+    return {name: METRICS[name](judged) for name in task.rules.metrics}
 
 
 def interval(task: Task, predicted: NDArray[Any], truth: NDArray[Any]) -> tuple[float, float]:

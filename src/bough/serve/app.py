@@ -201,8 +201,8 @@ def _add_info(
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def count() -> Response:
-        """Counts since the start, for Prometheus."""
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        """Counts since the start, of all workers, for Prometheus."""
+        return Response(generate_latest(metrics.told), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @router.get("/plan.svg", include_in_schema=False)
     async def plan() -> Response:

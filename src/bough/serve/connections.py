@@ -9,6 +9,7 @@ whoever opens enough of them shuts out all others.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -25,14 +26,16 @@ BUSY_RESPONSE = (
 )
 
 
-def limited_protocol(connections: int, timeout: float) -> type[H11Protocol]:
-    """The protocol of one server's connections.
+def limited_protocol(
+    connections: int, timeout: float, closed: Callable[[], None] | None = None
+) -> type[H11Protocol]:
+    """The protocol of one server's connections; `closed` is called after each.
 
     A connection has `timeout` seconds to send a head, as many for its body and its answer, and as
     many to read that, whatever drips in or out. When there are too many connections, the one that
     has been idle longest goes: without a request under way, or with a client that does not read.
     """
-    return type("Protocol", (LimitedProtocol,), {"pool": Pool(connections, timeout)})
+    return type("Protocol", (LimitedProtocol,), {"pool": Pool(connections, timeout, closed)})
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Pool:
 
     most: int
     timeout: float
+    closed: Callable[[], None] | None = None
     # Both since when, and in that order: without a request, and with a body that is awaited.
     idle: dict[LimitedProtocol, float] = field(default_factory=dict)
     bodies: dict[LimitedProtocol, float] = field(default_factory=dict)
@@ -123,6 +127,8 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._forget()
+        if self.pool.closed:
+            self.pool.closed()
 
     def shutdown(self) -> None:
         """The server ends: what was accepted is answered, to those who read."""

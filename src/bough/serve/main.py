@@ -1,16 +1,18 @@
-"""One process that answers all tasks of one model over HTTP, until it is told to end."""
+"""All tasks of one model answered over HTTP until told to end, by one process or several."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import math
+import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from errno import EADDRNOTAVAIL
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -25,7 +27,9 @@ from bough.machine_limits import files
 from bough.safe_text import shown
 from bough.serve.app import build
 from bough.serve.connections import limited_protocol
+from bough.serve.prometheus import counted_together
 from bough.serve.settings import Limits, Settings
+from bough.serve.workers import CLOSED, HandedServer, Workers, tell
 
 SWITCH = 0.001  # seconds after which a thread that computes makes way for others that wait
 CONNECTIONS = 1024  # at a time, where the process may have twice as many files
@@ -40,28 +44,74 @@ def serve(
     precision: str = "auto",
 ) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
+    _check_workers(settings.workers, device)
     with listen(host, port) as listener:
         # On the CPU a pass has one thread, and there is a pass per core: none waits for another.
         model = load(source, device, threads=1 if device == "cpu" else None, precision=precision)
         if precision == "int8":
             for change in known(model):
                 print(shown(str(change)), file=sys.stderr)
-        _warm(model)
-        app = build(model, _bound(settings, host, listener), _name(source))
-        server = uvicorn.Server(configure(app, settings.limits))
+        settings = _bound(settings, host, listener)
+        greet = partial(_greet, str(source), listener, settings)
+        answer = _answer_alone if settings.workers == 1 else _answer_by_workers
+        answer(partial(_built, model, settings, _name(source)), settings, listener, greet)
 
-        def end(*_: object) -> None:
-            server.should_exit = True
 
-        # For a signal before uvicorn has its own handler, and for the one that it raises again
-        # when all is answered: that is then no failure.
-        before = signal.signal(signal.SIGTERM, end)
-        _greet(str(source), listener, settings)
-        try:
-            with _prompt_threads():
-                server.run(sockets=[listener])
-        finally:
-            signal.signal(signal.SIGTERM, before)
+def _built(model: Model, settings: Settings, name: str) -> FastAPI:
+    _warm(model)
+    return build(model, settings, name)
+
+
+def _answer_alone(
+    app: Callable[[], FastAPI],
+    settings: Settings,
+    listener: socket.socket,
+    greet: Callable[[], None],
+) -> None:
+    server = uvicorn.Server(configure(app(), settings.limits))
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    # For a signal before uvicorn has its own handler, and for the one that it raises again
+    # when all is answered: that is then no failure.
+    before = signal.signal(signal.SIGTERM, end)
+    greet()
+    try:
+        with _prompt_threads():
+            server.run(sockets=[listener])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _answer_by_workers(
+    app: Callable[[], FastAPI],
+    settings: Settings,
+    listener: socket.socket,
+    greet: Callable[[], None],
+) -> None:
+    def work(channel: socket.socket) -> None:
+        config = configure(app(), settings.limits, partial(tell, channel, CLOSED))
+        with _prompt_threads():
+            HandedServer(config, channel).run()
+
+    gc.collect()
+    gc.freeze()  # else every worker would write to all objects, and have copies of them
+    with counted_together() as gone:
+        Workers(settings.workers, listener, work, gone).run(greet, settings.limits.timeout)
+
+
+def _check_workers(workers: int, device: str) -> None:
+    if workers > 1 and device != "cpu":
+        raise UserError(
+            f"--workers {workers} share a model's weights in the CPU's memory; leave it out on "
+            f"{device}, or start a server for each device"
+        )
+    if workers > 1 and not hasattr(os, "fork"):
+        raise UserError(
+            f"--workers {workers} needs a system that can fork; leave it out, or start several "
+            "servers behind a balancer"
+        )
 
 
 @contextlib.contextmanager
@@ -93,11 +143,13 @@ def _on_loopback(listener: socket.socket) -> bool:
     return ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
-def configure(app: FastAPI, limits: Limits) -> uvicorn.Config:
-    """How uvicorn runs the app."""
+def configure(
+    app: FastAPI, limits: Limits, closed: Callable[[], None] | None = None
+) -> uvicorn.Config:
+    """How uvicorn runs the app; `closed` is called after each connection."""
     return uvicorn.Config(
         app,
-        http=limited_protocol(min(CONNECTIONS, files() // 2), limits.timeout),
+        http=limited_protocol(min(CONNECTIONS, files() // 2), limits.timeout, closed),
         ws="none",
         lifespan="on",  # what fails at the start ends the server
         backlog=_backlog(),

@@ -23,7 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bough.inference.model import Answer, Text
+from bough.inference.answers import Answer
+from bough.inference.model import Text
 from bough.serve.prometheus import Metrics
 
 Query = tuple[Text, tuple[str, ...]]  # a text and the tasks that are to answer it
@@ -107,7 +108,7 @@ class Microbatcher:
         self.budget = budget
         self.longest = longest
         self.metrics = metrics
-        metrics.queue_texts.set_function(lambda: self.waiting)
+        metrics.queue_texts.set(0)
         metrics.queue_room.set(capacity)
         self._queue: list[QueueItem] = []
         self._tokens = 0  # of the texts in the queue, about
@@ -163,6 +164,7 @@ class Microbatcher:
                 heapq.heappush(self._queue, QueueItem(tag, self._arrivals, number, size, job))
             self._arrivals += 1
             self._tokens += sum(sizes)
+            self.metrics.queue_texts.set(self.waiting)
             self._change.notify(len(self._threads))
         job.future.add_done_callback(self._drop)
         return job
@@ -175,6 +177,7 @@ class Microbatcher:
             self._queue = [item for item in self._queue if not item.job.future.done()]
             heapq.heapify(self._queue)
             self._tokens = sum(item.tokens for item in self._queue)
+            self.metrics.queue_texts.set(self.waiting)
 
     def retry_after(self) -> int:
         """Seconds after which the queue will have room again, about."""
@@ -221,6 +224,7 @@ class Microbatcher:
             self._virtual_time = max(self._virtual_time, item.finish_tag)
             batch.append(item)
             budget -= item.tokens
+        self.metrics.queue_texts.set(self.waiting)
         return batch
 
     def _answer(self, predictor: Predictor, batch: Sequence[QueueItem]) -> Predictor:

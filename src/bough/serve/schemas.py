@@ -7,7 +7,7 @@ one text and which a pair.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, assert_never
 
 from pydantic import (
     BaseModel,
@@ -98,19 +98,21 @@ def response_type(tasks: Mapping[str, Task]) -> Any:
 
 def _answer_type(name: str, task: Task) -> Any:
     fields: dict[str, Any]
-    if task.kind == "regress":
-        low, high = task.range or (0, 1)
-        fields = {"value": Annotated[float, Field(description=f"From {low:g} to {high:g}.")]}
-    else:
-        label: Any = Literal[tuple(task.labels or ())]
-        every = Field(min_length=len(task.labels or ()))  # as there are no others
-        shares = Annotated[dict[label, Share], every]
-        fields = {
-            "label": NotRequired[label],
-            "score": Share,
-            "probabilities": shares,
-            "abstained": NotRequired[Annotated[bool, Field(description=ABSTAINED)]],
-        }
+    label: Any = Literal[task.labels or ("",)]
+    every = Field(min_length=len(task.labels or ()))  # as there are no others
+    match task.kind:
+        case "classify":
+            fields = {
+                "label": NotRequired[label],
+                "score": Share,
+                "probabilities": Annotated[dict[label, Share], every],
+                "abstained": NotRequired[Annotated[bool, Field(description=ABSTAINED)]],
+            }
+        case "regress":
+            low, high = task.range or (0, 1)
+            fields = {"value": Annotated[float, Field(description=f"From {low:g} to {high:g}.")]}
+        case _:
+            assert_never(task.kind)
     fields["cut"] = NotRequired[Annotated[bool, Field(description=CUT)]]
     answer: Any = TypedDict(f"{name} answer", fields)  # type: ignore[misc]
     return with_config(extra="forbid")(answer)

@@ -39,7 +39,8 @@ class Limits:
 @dataclass(frozen=True)
 class Settings:
     limits: Limits = field(default_factory=Limits)
-    threads: int = 1  # passes at a time
+    workers: int = 1  # processes that answer
+    threads: int = 1  # passes at a time, of each
     tokens: int = 1024  # of one pass, about
     key: str | None = None
     origins: tuple[str, ...] = ()  # of other sites' pages that may ask

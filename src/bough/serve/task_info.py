@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic reads typing's only from 3.12 on
@@ -12,6 +12,7 @@ from typing_extensions import TypedDict  # pydantic reads typing's only from 3.1
 from bough.inference.model import Model
 from bough.plan.plan import Plan
 from bough.plan.types import span
+from bough.recipe.kinds import Kind
 from bough.recipe.tasks import Task
 
 EXAMPLES = (
@@ -23,7 +24,7 @@ EXAMPLES = (
 
 
 class TaskInfo(TypedDict):
-    kind: Literal["classify", "regress"]
+    kind: Kind
     texts: Annotated[int, Field(ge=1, le=2, description="2: a pair.")]
     labels: NotRequired[list[str]]
     range: NotRequired[list[float]]

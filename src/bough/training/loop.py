@@ -121,7 +121,8 @@ class Loop:
         progress, epochs = phase.progress, phase.epochs
         progress.exchanged += exchanged
         means = {n: float(np.mean(v)) if v else math.nan for n, v in phase.losses.items()}
-        passes = {name: sampler.passes for name, sampler in phase.samplers.items()}
+        seen = phase.seen()
+        passes = {name: passes for name, (_, passes) in seen.items()}
         pace = result.tokens / progress.step_seconds[-1]
         which = f" of phase {progress.phase + 1}" if self.phases > 1 else ""
         self.display.step(
@@ -134,7 +135,7 @@ class Loop:
             "phase": progress.phase,
             "epoch": round(epochs, 4),
             "loss": {n: v for n, v in means.items() if not math.isnan(v)},
-            "examples": {name: sampler.seen for name, sampler in phase.samplers.items()},
+            "examples": {name: examples for name, (examples, _) in seen.items()},
             "passes": {n: round(v, 4) for n, v in passes.items()},
             "lr": result.lr,
             "gradient_norm": result.norm,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bough.data.examples import Examples, ExampleSampler
-from bough.data.loader import Loader
+from bough.data.loader import Loader, row_groups
 from bough.data.tokens import Ints
 from bough.distributed import ALONE, Processes
 from bough.model.network import Network
@@ -77,8 +77,9 @@ class PhaseSchedule:
     ) -> PhaseSchedule:
         """The schedule over these training sets; without a phase, of the whole run."""
         settings = training if phase is None else phase.over(training)
-        sizes = {name: len(source) for name, source in examples.items()}
-        lengths = {name: float(source.lengths.mean()) for name, source in examples.items()}
+        groups = row_groups(examples)
+        sizes = {name: len(rows) for name, rows in groups.items()}
+        lengths = {name: float(rows.lengths.mean()) for name, rows in groups.items()}
         frozen = phase is not None and phase.frozen
         return cls(settings, frozen, *_length(settings, sizes, lengths))
 
@@ -116,23 +117,31 @@ class Phase:
         examples: Mapping[str, Examples],
         weights: Mapping[str, float],
         processes: Processes = ALONE,
+        later: int = 0,
     ):
+        """`later`: steps of the phases to come."""
         training = schedule.training
+        self.later = later
         self.processes = processes
         self.training = training
         self.schedule = schedule
         self.progress = progress
         seed = [training.seed, progress.phase]
-        weights = {name: weights[name] * schedule.sampler.factors[name] for name in examples}
+        self.loader = Loader(examples, self._draw, training.accumulate, processes)
+        factors = schedule.sampler.factors
+        weights = {
+            task: weights[task] * factors[name]
+            for name, rows in self.loader.groups.items()
+            for task in rows.places
+        }
         self.stepper = Stepper(network, examples, training, weights, [*seed, 0], processes)
         self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
         self.samplers = {
             name: ExampleSampler(
-                source.lengths, training.batch, training.length_window, [*seed, 2, i]
+                rows.lengths, training.batch, training.length_window, [*seed, 2, i]
             )
-            for i, (name, source) in enumerate(examples.items())
+            for i, (name, rows) in enumerate(self.loader.groups.items())
         }
-        self.loader = Loader(examples, self._draw, training.accumulate, processes)
         self.losses: dict[str, list[float]] = {name: [] for name in examples}  # since the last log
 
     def step(self) -> StepResult:
@@ -141,6 +150,7 @@ class Phase:
             self.progress.epoch, self.progress.step = self.progress.epoch + 1, 0
             self.stepper.weighting.close_epoch()
         began = time.perf_counter()
+        self.stepper.objective.begin(self.run_share)
         result = self.stepper.step(self.loader, self.lr, self._cosines_due)
         seconds = time.perf_counter() - began
         if self.training.minutes is not None:  # then the clock decides, and not each his own
@@ -151,9 +161,22 @@ class Phase:
         return result
 
     def _draw(self) -> dict[str, Ints]:
-        """Whose turn it is, and which of their examples come next."""
+        """Whose turn it is, and which of their rows come next."""
         counts = self.schedule.sampler.draw(self.progress.epoch, self.progress.step, self.turns)
         return {name: self.samplers[name].next(count) for name, count in counts.items()}
+
+    def seen(self) -> dict[str, tuple[int, float]]:
+        """How many examples each task has learned from, and how often that is each of them."""
+        out = {}
+        for name, rows in self.loader.groups.items():
+            sampler = self.samplers[name]
+            passes = (sampler.seen - sampler.at) // len(rows)  # that are over
+            for task, places in rows.places.items():
+                size = int((places >= 0).sum())
+                begun = int((places[sampler.order[: sampler.at]] >= 0).sum())
+                seen = passes * size + begun
+                out[task] = seen, seen / size
+        return {task: out[task] for task in self.losses}
 
     @property
     def steps(self) -> int:
@@ -169,6 +192,12 @@ class Phase:
         """The next step's learning rate."""
         peak, warmup, kind = self.training.lr, self.training.warmup, self.training.schedule
         return peak * optimizer.factor(self.progress.done, self.steps, warmup, kind)
+
+    @property
+    def run_share(self) -> float:
+        """How much of the whole run is done."""
+        before = self.progress.total - self.progress.done
+        return self.progress.total / (before + self.steps + self.later)
 
     @property
     def epochs(self) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ from bough.data.examples import Examples
 from bough.data.loader import Loader, MicroBatch
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
-from bough.model.losses import class_weights, loss
+from bough.model.families.parts import EmbeddingsModule
 from bough.model.network import Network
-from bough.model.transformer import Embeddings
 from bough.plan.plan import Cell
 from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
+from bough.training.objective.objective import Objective
 from bough.training.weight_average import WeightAverage
 
 
@@ -66,13 +67,9 @@ class Stepper:
             dropout = np.random.SeedSequence([*seed, processes.rank]).generate_state(1)[0]
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
-        self.class_weights = {
-            name: None
-            if source.targets is None
-            else class_weights(network.tasks[name], source.targets)
-            for name, source in examples.items()
-        }
-        words = [module.words for module in network.modules() if isinstance(module, Embeddings)]
+        self.objective = Objective(network.tasks, examples, training)
+        modules = network.modules()
+        words = [module.words for module in modules if isinstance(module, EmbeddingsModule)]
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
             table.sparse = True
@@ -104,8 +101,8 @@ class Stepper:
 
     def step(self, loader: Loader, lr: float, cosines: bool = False) -> StepResult:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
-        # Draw and load. Tasks apart cost the same: every example belongs to one task, so that the
-        # tasks' graphs are disjoint.
+        # Draw and load. Tasks apart cost the same where every example belongs to one task, as the
+        # tasks' graphs are disjoint; rows that several tasks have labels for are passed once.
         apart = cosines or self.combiner.apart
         step = loader.next(apart)
         before = self.dropout.get_state()
@@ -117,9 +114,12 @@ class Stepper:
             weighted = self.weighting.scale(plain, self._means(plain, part))
             weights |= self.weighting.factors
             for batch in part.batches:
-                terms = [weighted[task] * part.shares[task] for task in batch.index]
-                torch.stack(terms).sum().backward()
-                self.combiner.take(*batch.index)
+                terms = {task: weighted[task] * part.shares[task] for task in batch.index}
+                alone = [[task] for task in terms] if apart else [[*terms]]
+                for tasks in alone:
+                    total = torch.stack([terms[task] for task in tasks]).sum()
+                    total.backward(retain_graph=tasks is not alone[-1])
+                    self.combiner.take(*tasks)
             for task, value in plain.items():
                 losses[task] += value.item() * part.shares[task]
         # Over several processes, add up.
@@ -157,10 +157,8 @@ class Stepper:
         losses: dict[str, Tensor] = {}
         for batch in part.batches:
             generator = DropoutGenerator(dropout, self.training.dropout)
-            outputs = self.network(batch.pack.to(self.device), batch.index, generator)
-            for name, out in outputs.items():
-                task, targets = self.network.tasks[name], batch.targets[name].to(self.device)
-                losses[name] = loss(task, out, targets, self.class_weights[name])
+            forward = partial(self.network, batch.pack.to(self.device), batch.index, generator)
+            losses |= self.objective.losses(forward, batch)
         return losses
 
     @torch.no_grad()

@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bough.recipe.recipe import Recipe
 from bough.runs.console import Display, Silent, for_terminal
 from bough.runs.run_dir import Onlooker, Run, Writer
 from bough.training.loop import FORM, Failed
+from bough.training.teachers.trained_first import with_trained_teachers
 from bough.training.trainer import Trainer
 
 
@@ -59,7 +61,9 @@ def train(
             return _go_on(Run(folder), watched, processes)
         writer = Writer.start(folder) if processes.first else Onlooker(folder)
         with _closing(writer, watched, processes) as shown, _threads(resolved.threads):
-            Trainer(resolved, writer, shown, None, processes).run()
+            teach = partial(_finish, display=shown, processes=processes)
+            ready = with_trained_teachers(resolved, teach, processes, shown.say)
+            Trainer(ready, writer, shown, None, processes).run()
     return writer.run
 
 
@@ -88,6 +92,19 @@ def resume(
     watched = display or (for_terminal() if progress else Silent())
     with joined() as processes:
         return _go_on(run, watched, processes, threads)
+
+
+def _finish(recipe: Recipe, run: Run, display: Display, processes: Processes) -> None:
+    """A run beside the one that was asked for, to its end, whether it has begun or not."""
+    begun = processes.agree_on({"begun": run.recipe_file.is_file()})["begun"]
+    opened = Writer.resume if begun else Writer.start
+    writer = opened(run.folder) if processes.first else Onlooker(run.folder)
+    try:
+        state = _state_for_all(run, processes) if begun else None
+        with _threads(recipe.threads):
+            Trainer(recipe, writer, display, state, processes).run()
+    finally:
+        writer.close()
 
 
 def _go_on(run: Run, display: Display, processes: Processes, threads: int | None = None) -> Run:

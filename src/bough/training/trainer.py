@@ -36,6 +36,7 @@ from bough.training.loop import Loop
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.states.disk_cache import disk_limit
 from bough.training.states.frozen_states import kept
+from bough.training.teachers.taught import digests, taught
 
 EXPLODED = 3  # times what knowing nothing costs: no loss that learns comes there
 SPARSE = 0.5  # passes over all the rows, below which keeping states is not worth its pass
@@ -84,6 +85,10 @@ class Trainer:
         self.learned = {name: examples for name, examples in self.train.items() if weights[name]}
         for name in self.train.keys() - self.learned.keys():
             display.say(f"task {name!r} has weight 0: it is judged, and nothing learns from it")
+        self.learned = taught(
+            self.learned, self.data, self.model.tokenizer, self.model.longest, recipe.root,
+            str(self.device), processes, display.say,
+        )  # fmt: skip
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
         self.loop = Loop(writer, display, processes, len(self.schedules))
@@ -118,6 +123,7 @@ class Trainer:
             unchanged.check(
                 self.writer.run, self.data, self.recipe.encoder, self.encoder_digests,
                 self.display.say, here=cost.environment(), processes=self.processes.count,
+                teachers=digests(self.learned),
             )  # fmt: skip
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
@@ -146,6 +152,7 @@ class Trainer:
         self.writer.write("plan.txt", f"{self.model.plan}\n")
         where = {**cost.environment(), "data": self.data.digests(), **self.encoder_digests}
         where["processes"] = self.processes.count
+        where["teachers"] = digests(self.learned)
         self.writer.write_json("environment.json", where)
         self.writer.run.model.mkdir(exist_ok=True)
         save_metadata(self.model, self.writer.run.model)
@@ -158,7 +165,7 @@ class Trainer:
     def _fit_heads(self) -> None:
         self.display.say("the heads begin fitted to what the untouched encoder says of the rows")
         self.network.freeze_trunk()  # for the time being: nothing is said of kept states
-        some = {name: source.sample(MOST_ROWS) for name, source in self.learned.items()}
+        some = {name: self.train[name].sample(MOST_ROWS) for name in self.learned}
         if self.recipe.training.keep_states:
             some = kept(self.network, some, self.processes, lambda text: None)
         fit_heads(self.network, some)
@@ -186,7 +193,10 @@ class Trainer:
         few = {name: dev.sample(schedule.training.evaluate_rows) for name, dev in self.dev.items()}
         judged = self._with_states(self.network, few)
         weights = self.recipe.task_weights()
-        phase = Phase(schedule, progress, self.network, examples, weights, self.processes)
+        phase = Phase(
+            schedule, progress, self.network, examples, weights, self.processes,
+            sum(later.steps for later in self.schedules[progress.phase + 1 :]),
+        )  # fmt: skip
         if self.state is not None:
             phase.restore(self.state)
             self.state = None

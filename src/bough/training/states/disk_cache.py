@@ -59,9 +59,9 @@ class StateCache:
         self.damaged = 0  # entries that were found so, and removed
 
     def read(
-        self, key: str, shape: tuple[int, int], mapped: bool
+        self, key: str, shape: tuple[int, int] | None, mapped: bool
     ) -> list[tuple[dict[str, Any], Tensor]] | None:
-        """An entry's arrays, each with what it is; None if there are none of this shape."""
+        """An entry's arrays, each with what it is; None if there are none, or of other shape."""
         index = self.folder / f"{key}.json"
         out = []
         try:
@@ -70,7 +70,7 @@ class StateCache:
                 return None
             for number, what in enumerate(content["arrays"]):
                 rows = np.load(self._file(key, number), mmap_mode="c" if mapped else None)
-                if rows.shape != shape:
+                if shape is not None and rows.shape != shape:
                     return None
                 out.append((what, torch.from_numpy(rows)))
             if content["crc32"] != _checksum(out):

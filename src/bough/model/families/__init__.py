@@ -1,0 +1,1 @@
+"""Encoders that are not BERT under another name: their embeddings and layers."""

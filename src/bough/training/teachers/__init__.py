@@ -1,0 +1,1 @@
+"""Who teaches: models, files and recipes become answers to the training texts, kept on disk."""

@@ -1,0 +1,120 @@
+"""A model's answers to a task's texts, computed once: kept on disk, as the states of frozen parts
+are, under the digest of the model's files and the texts, for all runs that ask again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bough import files
+from bough.data.tokens import text_of
+from bough.errors import UserError
+from bough.inference import folder as model_folder
+from bough.inference.load import load
+from bough.inference.model import WINDOW, Model
+from bough.recipe.tasks import Task
+from bough.recipe.teacher import Teacher
+from bough.training.objective.agreement import soft_answers
+from bough.training.states.disk_cache import StateCache, cache_folder, disk_limit
+from bough.training.teachers.sequence_classifier import NAME, is_classifier, open_classifier
+from bough.training.teachers.soft_answers import SoftAnswers
+
+VERSION = 1  # of what the answers are: part of every key
+MATTERS = (".json", ".safetensors", ".onnx", ".bin")  # files of a model that its answers rest on
+
+
+def model_answers(
+    name: str,
+    task: Task,
+    teacher: Teacher,
+    texts: Sequence[tuple[str, ...]],
+    device: str,
+    say: Callable[[str], None],
+) -> SoftAnswers:
+    """What the teacher's model answers to these texts, from the disk if it has been asked."""
+    assert teacher.model is not None
+    folder = _folder(teacher.model)
+    foreign = is_classifier(folder)
+    ends = (teacher.range or task.range) if foreign else None
+    asked = [VERSION, None if foreign else teacher.task or name, task.paired, ends]
+    key = _key(folder, asked, texts)
+    cache = StateCache(cache_folder())
+    kept = cache.read(key, None, mapped=False)
+    if kept is not None:
+        ((what, values),) = kept
+        return _as_answers(values, what["labels"], what["range"])
+    say(f"task {name!r}: its teacher {teacher.model} answers {len(texts):,} texts, once")
+    model: Model
+    if foreign:
+        model, theirs = open_classifier(folder, task, ends), NAME
+        model.network.to(torch.device(device))
+    else:
+        model, theirs = load(folder, device), teacher.task or name
+    _check(name, task, teacher, model, theirs)
+    values, known = answered(model, theirs, texts), model.tasks[theirs]
+    what = {"labels": known.labels, "range": known.range}
+    try:
+        if values.nbytes <= disk_limit():
+            cache.make_room(values.nbytes)
+            cache.save(key, [(what, values)], filled=False)
+    except OSError:  # a full or read-only cache is no reason to stop a run
+        pass
+    finally:
+        cache.clear_unfinished(key)
+    return _as_answers(values, known.labels, known.range)
+
+
+def _folder(model: str) -> Path:
+    path = Path(model).expanduser()
+    inside = path / "model" if (path / "model" / "config.json").is_file() else path
+    if (inside / "config.json").is_file() and is_classifier(inside):
+        return inside  # whose weights may have other names than ours
+    return model_folder.find(model)
+
+
+def _key(folder: Path, asked: Sequence[object], texts: Sequence[tuple[str, ...]]) -> str:
+    matter = sorted(file for file in folder.iterdir() if file.suffix in MATTERS)
+    names = [file.name for file in matter]
+    digest = hashlib.sha256(json.dumps([asked, names, files.sha256(matter)]).encode())
+    digest.update(json.dumps(texts).encode())
+    return digest.hexdigest()[:32]
+
+
+def _as_answers(
+    values: Tensor, labels: Sequence[str] | None, ends: Sequence[float] | None
+) -> SoftAnswers:
+    low_high = None if ends is None else (float(ends[0]), float(ends[1]))
+    return SoftAnswers(values, None if labels is None else tuple(labels), low_high)
+
+
+def _check(name: str, task: Task, teacher: Teacher, model: Model, theirs: str) -> None:
+    where = f"task {name!r}: its teacher {teacher.model}"
+    if theirs not in model.tasks:
+        known = ", ".join(model.tasks)
+        raise UserError(
+            f"{where} has no task {theirs!r}, only {known}; name one with "
+            f"`teacher: {{model: {teacher.model}, task: ...}}`"
+        )
+    if model.tasks[theirs].paired != task.paired:
+        forms = ("pairs", "one text") if task.paired else ("one text", "pairs")
+        raise UserError(f"{where} judges {forms[1]}, and the task {forms[0]}")
+
+
+def answered(model: Model, task: str, texts: Sequence[tuple[str, ...]]) -> Tensor:
+    """A model's soft answers, [texts, classes or 1]."""
+    parts = []
+    for start in range(0, len(texts), WINDOW):
+        some = [text_of(text) for text in texts[start : start + WINDOW]]
+        asked = [(task,)] * len(some)
+        numbers, outputs = model.outputs(*model.forms(some, asked), asked)[task]
+        soft = soft_answers(model.tasks[task], outputs).float()
+        part = torch.empty_like(soft)
+        part[torch.tensor(numbers)] = soft
+        parts.append(part)
+    return torch.cat(parts)
