@@ -8,16 +8,18 @@ from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
+from bough.recipe.pretraining import Pretraining
 from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Hub
 from bough.recipe.tasks import Task
 from bough.recipe.teacher import Teacher
-from bough.recipe.training import Distil, Phase, Training
+from bough.recipe.training import Distil, Phase, Smart, Training
 
 HERE = Path(__file__).parent
 PAGES: dict[Path, dict[str, type[BaseModel]]] = {
-    HERE / "training.md": {"Training": Training, "Phase": Phase},
+    HERE / "training.md": {"Training": Training, "Smart": Smart, "Phase": Phase},
     HERE / "teachers.md": {"Distil": Distil, "Teacher": Teacher},
+    HERE / "pretraining.md": {"Pretraining": Pretraining},
     HERE / "tasks.md": {"Recipe": Recipe, "Task": Task, "Hub": Hub},
 }
 

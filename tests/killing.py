@@ -27,12 +27,14 @@ import torch
 
 from bough.cli import main
 from bough.inference.load import load
+from bough.pretraining import pretrain
 from bough.runs.run_dir import Run
 from bough.training import train
 
 assert scipy.stats is not None
 assert sklearn.metrics is not None
 assert train is not None
+assert pretrain is not None
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -73,6 +75,9 @@ def readable(folder: Path) -> None:
     if run.checkpoint.exists():
         torch.load(run.checkpoint, weights_only=True)
         assert run.environment
+    if run.pretrained:
+        return
+    if run.checkpoint.exists():
         assert run.plan
     if (run.model / "model.safetensors").exists():
         assert load(folder).predict("A fine film.")
@@ -82,9 +87,11 @@ def readable(folder: Path) -> None:
 
 
 def command(recipe: str, folder: Path) -> tuple[str, ...]:
+    """The verb is what the recipe is about."""
+    verb = "pretrain" if "pretraining" in Path(recipe).read_text() else "train"
     if (folder / "recipe.yaml").exists():
-        return ("train", "--resume", str(folder))
-    return ("train", recipe, "-o", str(folder))
+        return (verb, "--resume", str(folder))
+    return (verb, recipe, "-o", str(folder))
 
 
 def started(words: tuple[str, ...], count: int) -> list[int]:

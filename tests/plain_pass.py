@@ -82,8 +82,7 @@ def by_hand(model: Network, pack: Pack, sequences: Tensor, reader: str) -> Tenso
             module = model.cells[step.cell.key]
             if isinstance(module, EmbeddingsModule):
                 h = module(*tokens.unbind(1), None)
-                table = module.position_table()
-                tables = () if table is None else (table,)
+                tables = () if module.relative is None else (module.position_table(),)
             elif isinstance(module, LayerModule):
                 n += 1
                 cells = [model.cells[cell.key] for _, cell in step.adapters]

@@ -43,6 +43,17 @@ MODERNBERT = {
     "cls_token_id": 2,
     "sep_token_id": 3,
 }
+DEBERTA = {
+    **SIZES,
+    "initializer_range": 0.2,  # three products make a score: the last bits show sooner
+    "relative_attention": True,
+    "position_buckets": 8,  # less than the texts are long
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": "p2c|c2p",
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("bert", SIZES),
     "bert relu, one segment": ("bert", {**SIZES, "hidden_act": "relu", "type_vocab_size": 1}),
@@ -55,6 +66,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "distilbert": ("distilbert", DISTILBERT_SIZES),
     "mpnet": ("mpnet", ROBERTA),
     "modernbert": ("modernbert", {**MODERNBERT, "num_hidden_layers": 4}),  # the last sees all
+    "deberta-v3": ("deberta-v2", DEBERTA),
     "modernbert, a local layer last": ("modernbert", MODERNBERT),
 }
 

@@ -21,7 +21,7 @@ def assert_same_run(one: Run, other: Run) -> None:
         assert (one.folder / name).read_bytes() == (other.folder / name).read_bytes(), name
     states = [torch.load(run.checkpoint, weights_only=True) for run in (one, other)]
     assert_equal(*(state | {"log": 0} for state in states))
-    assert _log(one) == _log(other)
+    assert_same_log(one, other)
     files = sorted(file.name for file in (one.folder / "predictions").iterdir())
     assert files == sorted(file.name for file in (other.folder / "predictions").iterdir())
     for name in files:
@@ -53,6 +53,10 @@ def assert_equal(one: Any, other: Any, at: str = "") -> None:
         assert np.array_equal(one, other), at
     else:
         assert one == other, at
+
+
+def assert_same_log(one: Run, other: Run) -> None:
+    assert _log(one) == _log(other)
 
 
 def _log(run: Run) -> list[str]:

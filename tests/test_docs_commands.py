@@ -23,7 +23,7 @@ from tests.test_docs import NAMES, ROOT, blocks, place
 __all__ = ["place"]  # a fixture
 
 STUDIES = "docs/studies"
-STEPS = "training.steps=2"
+STEPS = {"train": "training.steps=2", "pretrain": "pretraining.steps=2"}
 
 
 def commands(page: str) -> Iterator[tuple[str | None, list[str]]]:
@@ -100,9 +100,9 @@ def test_commands_run(
         words = ["runs/first" if word == "RUN" else word for word in printed]
         if not started(words):
             continue
-        if words[0] == "train" and "--resume" not in words:
+        if words[0] in STEPS and "--resume" not in words:
             shutil.rmtree(words[words.index("-o") + 1], ignore_errors=True)
-            words += ["--set", f"encoder={tiny_folder}", "--set", STEPS]
+            words += ["--set", f"encoder={tiny_folder}", "--set", STEPS[words[0]]]
         elif "--resume" in words:  # as after a kill just before the end
             Path(words[-1], "scores.json").unlink()
         if given is not None:

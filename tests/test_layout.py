@@ -17,8 +17,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # The folders from the bottom up: each may import those before it, and none after it. What stands
 # beside them at the root (errors, files, ...) is below all.
 ORDER = (
-    "native", "recipe", "plan", "spans", "data", "model", "scoring", "runs", "inference",
-    "training", "comparison", "reports", "survey", "export", "serve", "demo", "cli",
+    "native", "spans", "recipe", "plan", "data", "model", "scoring", "runs", "inference",
+    "training", "pretraining", "comparison", "reports", "survey", "export", "serve", "demo", "cli",
 )  # fmt: skip
 FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both reach upwards
 # What can be asked before, or without, loading torch: it takes seconds.

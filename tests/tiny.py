@@ -62,7 +62,7 @@ def shape(family: str = "bert", **changes: Any) -> Shape:
         "positions": 40,
         "types": 2 if FAMILIES[family].types else 0,
         "embedding": 16,
-        "relative": 32 if family == "mpnet" else 0,
+        "relative": {"mpnet": 32, "deberta-v2": 8}.get(family, 0),
         "activation": "gelu",
         "eps": 1e-12,
         "pooler": FAMILIES[family].pooler,
@@ -100,8 +100,8 @@ def encode(places: nn.ModuleDict, pack: Pack, cls_only: bool = False) -> Tensor:
     """The plain pass through all layers: [tokens, d], or with `cls_only` [texts, d]."""
     embeddings = places["embeddings"]
     assert isinstance(embeddings, EmbeddingsModule)
-    table = embeddings.position_table()
-    layout = Layout(pack.lengths, () if table is None else (table,))
+    tables = () if embeddings.relative is None else (embeddings.position_table(),)
+    layout = Layout(pack.lengths, tables)
     h: Tensor = embeddings(*pack.tokens.unbind(1), None)
     layers = [module for place, module in places.items() if place.startswith("layer")]
     for layer in layers[:-1]:
@@ -159,7 +159,7 @@ def dropout(seed: int = 0, rate: float = 0.3) -> DropoutGenerator:
     return DropoutGenerator(torch.Generator().manual_seed(seed), rate)
 
 
-def rows(texts: list[tuple[str, ...]], labels: list[int] | list[float] | None = None) -> Rows:
+def rows(texts: list[tuple[str, ...]], labels: list[Any] | None = None) -> Rows:
     numbers = list(range(len(texts)))
     return Rows(texts, labels, [str(n) for n in numbers], "memory", numbers)
 

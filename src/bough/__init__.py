@@ -11,12 +11,13 @@ from bough.machine_limits import sleep_when_idle
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
     from bough.inference.answer_columns import columns
-    from bough.inference.answers import Answer
+    from bough.inference.answers import Answer, Entity
     from bough.inference.evaluation import Evaluation, evaluate
     from bough.inference.load import load
     from bough.inference.model import Model
     from bough.inference.torch_model import MultiTaskModel
     from bough.plan.plan import Plan
+    from bough.pretraining.pretrain import pretrain
     from bough.recipe.recipe import Recipe
     from bough.reports.page import report
     from bough.runs.run_dir import Run
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "Answer", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run", "UserError",
-    "columns", "compare", "evaluate", "load", "report", "resume", "train",
+    "Answer", "Entity", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run",
+    "UserError", "columns", "compare", "evaluate", "load", "pretrain", "report", "resume", "train",
 ]  # fmt: skip
 
 sleep_when_idle()  # before torch is loaded
@@ -33,6 +34,7 @@ sleep_when_idle()  # before torch is loaded
 # Where the public names are defined; torch is loaded with the first that needs it.
 _DEFINED_IN = {
     "Answer": "inference.answers.Answer",
+    "Entity": "inference.answers.Entity",
     "Evaluation": "inference.evaluation.Evaluation",
     "Model": "inference.model.Model",
     "MultiTaskModel": "inference.torch_model.MultiTaskModel",
@@ -43,6 +45,7 @@ _DEFINED_IN = {
     "compare": "comparison.compare.compare",
     "evaluate": "inference.evaluation.evaluate",
     "load": "inference.load.load",
+    "pretrain": "pretraining.pretrain.pretrain",
     "report": "reports.page.report",
     "resume": "training.train.resume",
     "train": "training.train.train",

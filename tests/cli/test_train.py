@@ -1,4 +1,4 @@
-"""bough train: exit codes, and one sentence per mistake."""
+"""bough train and pretrain: exit codes, and one sentence per mistake."""
 
 from __future__ import annotations
 
@@ -169,3 +169,38 @@ def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"encoder", "plan", "data", "tasks", "training"} <= set(found["properties"])
     for name, part in found["$defs"]["Training"]["properties"].items():
         assert part["description"].endswith("."), name
+
+
+def test_pretraining(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bough("pretrain", recipe, "--set", "pretraining.steps=2") == 0
+    told = capsys.readouterr()
+    assert "masked tokens held out: loss" in told.out
+    assert "Next: bough train RECIPE --set encoder=runs/three-pretrained" in told.out
+    assert "different texts to learn from" in told.err
+    assert bough("train", recipe, "--set", "encoder=runs/three-pretrained") == 0
+    assert bough("pretrain", "--resume", "runs/three-pretrained") == 2
+    assert "is finished" in capsys.readouterr().err
+    assert bough("compare", "runs/three-pretrained") == 2
+    assert "pretraining only, there are no tasks to compare" in capsys.readouterr().err
+    assert bough("compare", "runs") == 0
+    assert "left out, pretraining only: runs/three-pretrained" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give either a recipe to train, or --resume"),
+        (["three.yaml", "--set", "pretraining.mask=2"], "pretraining.mask is 2; expected"),
+        (["three.yaml", "--set", "pretraining.text=both"], "did you mean 'texts'"),
+        (["three.yaml", "--set", "pretraining.texts=second"], "pretraining.texts is 'second'"),
+        (["three.yaml", "--set", "pretraining.texts=none"], "it takes 2"),
+        (["three.yaml", "--set", "pretraining.files=nowhere.txt"], "nowhere.txt does not exist"),
+        (["three.yaml", "--set", "pretraining.start=nowhere"], "nowhere: no such run directory"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_a_pretraining(
+    words: list[str], said: str, recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bough("pretrain", *words) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())

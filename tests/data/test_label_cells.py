@@ -7,8 +7,10 @@ import pytest
 from bough.data.label_cells import CellError, label_cells
 from bough.errors import UserError
 from bough.recipe.tasks import Task
+from bough.spans.schemes import Span
 
 MOOD = Task(kind="classify", text="x", labels=("bad", "good"), label_values=("0", "1"))
+NAMES = Task(kind="tag", text="text", labels=("person", "place"), label_values=("PER", "LOC"))
 LIKE = Task(kind="regress", text="x", range=(0, 5))
 
 
@@ -30,6 +32,32 @@ def test_numbers_within_their_range() -> None:
     for cell, why in (("", "empty"), ("much", "no number"), ("5.1", "outside the range")):
         with pytest.raises(CellError, match=why):
             cells.read(cell)
+
+
+def test_spans_of_their_text() -> None:
+    cells = label_cells(NAMES)
+    text = "Was in Paris."
+    place = (Span(7, 12, "place"),)
+    assert cells.read([[7, 12, "LOC"]], text) == cells.read([[7, 12, "place"]], text) == place
+    assert cells.read([], text) == ()
+    assert cells.read(cells.written(place), text) == place
+    assert [cells.classes(place), cells.stratum(place), cells.stratum(())] == [(1,), True, False]
+    assert cells.missing(None)
+    assert cells.missing(" ")
+    assert not cells.missing([])
+    for cell, why in (
+        (None, "the label is empty; expected a list of spans, or"),
+        ([[7, 99, "LOC"]], r"span 1: \[7, 99\) is not within the text's 13 characters"),
+        ([[0, 3, "LOK"]], r"has the label 'LOK'; expected one of PER, LOC, .*did you mean 'LOC'"),
+    ):
+        with pytest.raises(CellError, match=why):
+            cells.read(cell, text)
+    found = label_cells(Task(kind="tag", text="text")).found(
+        "t", [[[0, 1, "b"]], [], [(0, 1, "a")]], None
+    )
+    assert found.labels == ("a", "b")
+    with pytest.raises(UserError, match="no train row holds a span"):
+        label_cells(Task(kind="tag", text="text")).found("t", [[], []], None)
 
 
 def test_the_train_cells_say_what_the_recipe_leaves_open() -> None:

@@ -7,8 +7,10 @@ import torch
 
 from bough.inference.answers import Answer, answers_of, in_words
 from bough.recipe.tasks import Task
+from bough.spans.words import Words
 
 MOOD = Task(kind="classify", text="x", labels=("bad", "good"))
+PLACES = Task(kind="tag", text="text", labels=("place",))
 LIKE = Task(kind="regress", text=("x", "y"), range=(0, 5))
 
 
@@ -29,6 +31,31 @@ def test_a_number_is_in_its_range() -> None:
     assert not Answer(value=float("nan")).finite
 
 
+def test_spans_are_of_the_text() -> None:
+    text = "Was in New Paris."
+    words = Words.of(text, [(0, 0), (0, 3), (4, 6), (7, 10), (11, 16), (16, 17), (0, 0)])
+    outputs = torch.zeros(5, 3)
+    for word, tag in enumerate([0, 0, 1, 2, 0]):
+        outputs[word, tag] = 9.0
+    (found,) = answers_of(PLACES, outputs, [text], [words])
+    assert found.spans is not None
+    (place,) = found.spans
+    assert (place.start, place.end, place.label, place.text) == (7, 16, "place", "New Paris")
+    assert 0.99 < place.score < 1
+    assert found.plain() == {
+        "spans": [
+            {"start": 7, "end": 16, "label": "place", "score": round(place.score, 6),
+             "text": "New Paris"}
+        ]
+    }  # fmt: skip
+    assert found.unless_below(0.9) is found
+    assert found.unless_below(1.0) == Answer(spans=(), abstained=True)
+    assert (found.number, found.finite) == (place.score, True)
+    (broken,) = answers_of(PLACES, outputs * float("nan"), [text], [words])
+    assert not broken.finite
+
+
 def test_tasks_in_words() -> None:
     assert in_words(MOOD) == "2 classes"
+    assert in_words(PLACES) == "spans, of 1 label"
     assert in_words(LIKE) == "a pair, a number from 0 to 5"

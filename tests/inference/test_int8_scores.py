@@ -11,12 +11,14 @@ from bough.errors import UserError
 from bough.inference.evaluation import evaluate
 from bough.inference.int8_scores import known
 from bough.inference.load import load, load_torch
+from bough.inference.model import Text
+from bough.inference.torch_model import MultiTaskModel
 from bough.native.answering import available
 from bough.runs.run_dir import Run
 from bough.training.train import train
 from tests import command, folders
 
-TEXTS = ["A fine film.", "Two hours I will not get back.", ("Why is that?", "Why?")]
+TEXTS: list[Text] = ["A fine film.", "Two hours I will not get back.", ("Why is that?", "Why?")]
 
 
 @pytest.fixture
@@ -47,6 +49,7 @@ def test_it_is_measured_said_and_kept(run: Run) -> None:
     card = (run.model / "README.md").read_text(encoding="utf-8")
     assert "What `--precision int8` does to the dev scores" in card
     again = load_torch(run)
+    assert isinstance(model, MultiTaskModel)
     assert again.weights() == model.weights()  # the weights themselves are as they were
 
 

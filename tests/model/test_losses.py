@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,6 +98,19 @@ def test_real_labels_are_scaled_inside():
     torch.testing.assert_close(loss(regress(loss="mae"), outputs, targets), expected)
     shifted = loss(regress(-10, 40), outputs, targets * 10 - 10)
     torch.testing.assert_close(shifted, loss(regress(), outputs, targets))
+
+
+def test_the_correlation_loss_is_the_squares_and_one_minus_pearsons_r():
+    task = regress(0, 5, loss="pearson")
+    outputs = torch.tensor([[0.1], [0.9], [0.4], [0.35]])
+    targets = torch.tensor([1.0, 4.0, 0.5, 5.0])
+    r = scipy.stats.pearsonr(outputs[:, 0].numpy(), targets.numpy()).statistic
+    squares = ((outputs[:, 0] - targets / 5) ** 2).mean()
+    assert loss(task, outputs, targets).item() == pytest.approx(squares.item() + 1 - r, rel=1e-5)
+    constant = torch.full((4, 1), 0.5, requires_grad=True)
+    loss(task, constant, targets).backward()
+    assert constant.grad is not None
+    assert torch.isfinite(constant.grad).all()
 
 
 def test_huber_bends_within_the_range():

@@ -30,6 +30,7 @@ BERT = Shape(
     eps=1e-12,
 )
 MODERN: dict[str, object] = {"family": "modernbert", "types": 0, "window": 4, "local": (1,)}
+DEBERTA: dict[str, object] = {"family": "deberta-v2", "types": 0, "relative": 16}
 EMBEDDINGS, LAYER, POOLER = 23_837_184, 7_087_872, 590_592
 
 
@@ -148,6 +149,16 @@ def test_modernbert_sees_a_window_and_has_a_gate() -> None:
     assert lora.adapter_parameters == {"a": 4 * (d + 2 * inner)}
 
 
+def test_deberta_has_a_query_and_a_key_for_every_distance() -> None:
+    plan = Plan.parse("full", ("a",), 1, pooled=())
+    n, d = 3, 8
+    shape, plain = tiny(1, **DEBERTA), tiny(1)
+    for means, pairs in (([], n), (["a"], 2 * n * n)):
+        found, without = (cost(plan, s, length=n, means=means) for s in (shape, plain))
+        extra = 2 * (2 * n + 1) * d * d + 2 * d * pairs
+        assert found.flops_together - without.flops_together == 2 * extra
+
+
 def test_steps() -> None:
     assert cost(bert("full"), BERT).steps == (14, 14, 14)
     assert cost(bert("split@6"), BERT).steps == (14, 21, 28)
@@ -193,7 +204,13 @@ def test_networks_are_built_as_counted(plan: Plan) -> None:
     from bough.recipe.tasks import Task
 
     task = Task(kind="regress", text="text", range=(0, 1), pooling="pooler")
-    for other in ({}, {"family": "mpnet", "types": 0, "relative": 7}, {"embedding": 4}, MODERN):
+    for other in (
+        {},
+        {"family": "mpnet", "types": 0, "relative": 7},
+        {"embedding": 4},
+        MODERN,
+        DEBERTA,
+    ):
         shape = tiny(plan.layers, **other)
         network = Network(plan, dict.fromkeys(plan.tasks, task), shape)
         for cell, size in cell_parameters(plan, shape).items():

@@ -20,6 +20,16 @@ MODERNBERT_BASE: dict[str, Any] = {
     "local_rope_theta": 10000.0, "position_embedding_type": "absolute",
 }  # fmt: skip
 
+DEBERTA_V3_BASE: dict[str, Any] = {
+    "model_type": "deberta-v2", "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1, "hidden_size": 768, "initializer_range": 0.02,
+    "intermediate_size": 3072, "max_position_embeddings": 512, "relative_attention": True,
+    "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+    "pos_att_type": "p2c|c2p", "layer_norm_eps": 1e-7, "max_relative_positions": -1,
+    "position_biased_input": False, "num_attention_heads": 12, "num_hidden_layers": 12,
+    "type_vocab_size": 0, "vocab_size": 128100,
+}  # fmt: skip
+
 
 def test_modernbert_base() -> None:
     shape = Shape.of(MODERNBERT_BASE)
@@ -28,9 +38,8 @@ def test_modernbert_base() -> None:
     seeing_all = [n for n in range(1, 23) if n not in shape.local]
     assert seeing_all == [1, 4, 7, 10, 13, 16, 19, 22]
     assert (shape.reach(1), shape.reach(2)) == (None, 64)
-    # The published count: 149 M parameters, of which the prediction head has 0.6 M.
     layers = sum(shape.layer_parameters(n) for n in range(1, 23))
-    assert shape.embedding_parameters + layers == 149_014_272 - 0
+    assert shape.embedding_parameters + layers == 149_014_272
 
 
 def test_both_generations_of_modernbert_configs() -> None:
@@ -71,8 +80,46 @@ def test_what_a_modernbert_config_may_not_say(change: dict[str, Any], message: s
         Shape.of(MODERNBERT_BASE | change)
 
 
-def test_a_damaged_shape_is_told() -> None:
-    good = tiny.shape("modernbert")
-    assert not list(good.problems())
-    for change, key in (({"theta": 0.0}, "theta"), ({"local": (3,)}, "local")):
-        assert [k for k, _ in tiny.shape("modernbert", **change).problems()] == [key]
+def test_deberta_v3_base() -> None:
+    shape = Shape.of(DEBERTA_V3_BASE)
+    assert (shape.relative, shape.longest, shape.eps) == (512, 512, 1e-7)
+    layers = sum(shape.layer_parameters(n) for n in range(1, 13))
+    assert shape.embedding_parameters + layers == 183_831_552
+    assert Shape.of(shape.config()) == shape
+    assert Shape.of(DEBERTA_V3_BASE | {"max_relative_positions": 512}) == shape
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"conv_kernel_size": 3}, "conv_kernel_size is 3; .* with 0 there"),  # DeBERTa-v2
+        ({"share_att_key": False}, "share_att_key is False"),
+        ({"relative_attention": None}, "relative_attention is None"),
+        ({"norm_rel_ebd": "none"}, "norm_rel_ebd is 'none'"),
+        ({"position_biased_input": True}, "position_biased_input is True"),
+        ({"type_vocab_size": 2}, "type_vocab_size is 2"),
+        ({"pos_att_type": "c2p"}, "pos_att_type is 'c2p'"),
+        ({"pos_att_type": None}, "pos_att_type is None"),
+        ({"max_relative_positions": 128}, "max_relative_positions is 128; expected 512"),
+        ({"embedding_size": 128}, "embedding_size is 128; expected 768"),
+        ({"position_buckets": -1}, "position_buckets is -1"),
+        ({"position_buckets": 1}, "relative is 2"),
+    ],
+)
+def test_what_a_deberta_config_may_not_say(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Shape.of(DEBERTA_V3_BASE | change)
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "key"),
+    [
+        ("modernbert", {"theta": 0.0}, "theta"),
+        ("modernbert", {"local": (3,)}, "local"),
+        ("deberta-v2", {"relative": 7}, "relative"),
+        ("deberta-v2", {"relative": 0}, "relative"),
+    ],
+)
+def test_a_damaged_shape_is_told(family: str, change: dict[str, Any], key: str) -> None:
+    assert not list(tiny.shape(family).problems())
+    assert [k for k, _ in tiny.shape(family, **change).problems()] == [key]

@@ -25,7 +25,7 @@ def test_every_kind_has_its_rules() -> None:
 def test_a_key_of_other_kinds_is_refused_with_the_kinds_that_have_it(key: str) -> None:
     given = {
         "labels": ["a", "b"], "label_values": ["0", "1"], "class_weights": "balanced",
-        "smoothing": 0.1, "temperature": 2.0, "range": [0, 1],
+        "smoothing": 0.1, "temperature": 2.0, "range": [0, 1], "scheme": "bioes",
     }  # fmt: skip
     for kind in set(get_args(Kind)) - set(kinds_with(key)):
         with pytest.raises(ValidationError, match=f"this is for {kinds_with(key)[0]}"):

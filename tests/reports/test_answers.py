@@ -16,7 +16,7 @@ from tests.html_page import Page
 
 def test_confusions_are_shares_of_each_true_class(comparison: Comparison) -> None:
     made = task_answers(comparison, "sst", {})
-    assert not made.graded
+    assert made.kind == "classify"
     scores = [comparison.scores[v.label]["sst"].value for v in made.variants]
     assert scores == sorted(scores, reverse=True)
     for variant, score in zip(made.variants, scores, strict=True):
@@ -45,7 +45,7 @@ def test_calibration_error_by_hand(comparison: Comparison) -> None:
 
 def test_numbers_are_a_map_of_predicted_against_true(comparison: Comparison) -> None:
     made = task_answers(comparison, "sts", {})
-    assert made.graded
+    assert made.kind == "regress"
     assert made.calibration_errors == []
     for variant in made.variants:
         assert variant.map is not None

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from seqeval.metrics import classification_report, f1_score, precision_score, recall_score
 from seqeval.scheme import IOB2
 
-from bough.scoring.entities import counts, entity_metrics, entity_pseudo_values, per_label
+from bough.scoring.calibration import distance_from_right
+from bough.scoring.entities import counts, per_label, score, span_confidence
+from bough.scoring.pseudo_values import pseudo_values
 from bough.spans.schemes import Scheme, Span, spans_of_tags
+from bough.spans.words import as_objects
 
 LABELS = ("a", "b", "c")
 TAGS = ("O", *(f"{p}-{label}" for label in LABELS for p in "BI"))
@@ -31,19 +34,19 @@ def spans(texts: list[list[str]]) -> list[list[Span]]:
 @given(answered_texts())
 def test_scores_are_those_of_seqeval(case):
     truth, said = case
-    ours = entity_metrics(spans(said), spans(truth))
-    assert ours["entity_f1"] == pytest.approx(f1_score(truth, said, zero_division=0))
-    assert ours["precision"] == pytest.approx(precision_score(truth, said, zero_division=0))
-    assert ours["recall"] == pytest.approx(recall_score(truth, said, zero_division=0))
+    found = counts(spans(said), spans(truth))
+    theirs = {"entity_f1": f1_score, "precision": precision_score, "recall": recall_score}
+    for metric, function in theirs.items():
+        assert score(metric, found) == pytest.approx(function(truth, said, zero_division=0))
     if not any(tag != "O" for side in case for tags in side for tag in tags):
         return  # seqeval divides by nothing there
-    theirs = classification_report(truth, said, output_dict=True, zero_division=0)
+    each = classification_report(truth, said, output_dict=True, zero_division=0)
     for label, scores in per_label(spans(said), spans(truth), LABELS).items():
-        known = theirs.get(label, {"precision": 0, "recall": 0, "f1-score": 0, "support": 0})
+        known = each.get(label, {"precision": 0, "recall": 0, "f1-score": 0, "support": 0})
         assert scores["precision"] == pytest.approx(known["precision"])
         assert scores["recall"] == pytest.approx(known["recall"])
         assert scores["f1"] == pytest.approx(known["f1-score"])
-        assert scores["rows"] == known["support"]
+        assert scores["spans"] == known["support"]
 
 
 @given(answered_texts())
@@ -54,21 +57,29 @@ def test_sequences_of_a_scheme_score_the_same_where_seqeval_is_strict(case):
         for side in case
     )
     strict = f1_score(truth, said, mode="strict", scheme=IOB2, zero_division=0)
-    assert entity_metrics(spans(said), spans(truth))["entity_f1"] == pytest.approx(strict)
+    assert score("entity_f1", counts(spans(said), spans(truth))) == pytest.approx(strict)
 
 
-@given(answered_texts())
-def test_pseudo_values_are_the_jackknife_of_f1(case):
+@pytest.mark.parametrize("metric", ["entity_f1", "precision", "recall"])
+@given(case=answered_texts())
+def test_pseudo_values_are_the_jackknife(metric, case):
     truth, said = map(spans, case)
-    found = counts(said, truth)
-    score, values = entity_pseudo_values(found)
-    assert score == pytest.approx(entity_metrics(said, truth)["entity_f1"])
-    assert values.mean() == pytest.approx(score)
+    value, values = pseudo_values(metric, as_objects(said), as_objects(truth))
+    assert value == pytest.approx(score(metric, counts(said, truth)))
+    assert values.mean() == pytest.approx(value)
     n = len(truth)
     without = np.array(
         [
-            entity_metrics(said[:i] + said[i + 1 :], truth[:i] + truth[i + 1 :])["entity_f1"]
+            score(metric, counts(said[:i] + said[i + 1 :], truth[:i] + truth[i + 1 :]))
             for i in range(n)
         ]
     )
-    assert values == pytest.approx(score + (n - 1) * (without.mean() - without))
+    assert values == pytest.approx(value + (n - 1) * (without.mean() - without))
+
+
+def test_how_sure_spans_are_is_held_against_how_often_they_are_right():
+    right, wrong = Span(0, 1, "a"), Span(2, 3, "a")
+    sure, hits = span_confidence([[right, wrong], []], [[0.9, 0.4], []], [[right], [wrong]])
+    assert (sure.tolist(), hits.tolist()) == ([0.9, 0.4], [True, False])
+    assert distance_from_right(sure, hits) == pytest.approx((0.1 + 0.4) / 2)
+    assert distance_from_right(sure[:0], hits[:0]) == 0

@@ -19,7 +19,7 @@ def chain(scheme: Scheme, logits: np.ndarray) -> dict[tuple[int, ...], float]:
     shares /= shares.sum(1, keepdims=True)
     found = {}
     for path in product(range(len(scheme)), repeat=len(logits)):
-        follows = all(scheme.follows[a, b] for a, b in pairwise(path))
+        follows = all(scheme.follows[a][b] for a, b in pairwise(path))
         if follows and scheme.begins[path[0]] and scheme.ends[path[-1]]:
             found[path] = float(np.prod([shares[i, tag] for i, tag in enumerate(path)]))
     total = sum(found.values())
@@ -66,7 +66,7 @@ def test_an_i_after_o_is_never_answered():
     logits = np.array([[5.0, 0, 0], [0, 1.0, 5.0]])  # O, then I-a by far
     (found,) = decode(scheme, logits, [0, 2])
     tags = scheme.of_spans([item.span for item in found], 2)
-    assert scheme.follows[tags[0], tags[1]]
+    assert scheme.follows[tags[0]][tags[1]]
 
 
 def test_sure_numbers_give_sure_spans():

@@ -39,7 +39,7 @@ def test_a_wish_to_stop_is_heard_once_and_a_second_one_at_once(
     told: list[str] = []
     display = Silent()
     monkeypatch.setattr(display, "say", told.append)
-    loop = Loop(writer, display, ALONE)
+    loop = Loop(writer, display, ALONE, 1, "train")
     loop.heard()
     assert (loop.stop, told) == (True, ["stopping after this step; the run can be resumed"])
     loop.saving = True

@@ -191,6 +191,21 @@ def test_a_run_writes_down_the_length_that_it_chose(tiny_folder: Path, tmp_path:
     assert logged(run)[-1]["step"] == 300
 
 
+def test_a_phase_may_be_some_tasks_alone(tiny_folder: Path, tmp_path: Path) -> None:
+    """Those of the others are neither drawn nor moved, and those of the last phase alone count."""
+    phases = [{"tasks": ["similarity"], "steps": 3}, {"tasks": ["sentiment"], "steps": 2}]
+    run = train(folders.small(tiny_folder, phases=phases, evaluate_rows=8), tmp_path / "run")
+    seen = [list(entry["examples"]) for entry in logged(run)]
+    assert seen == [["similarity"]] * 3 + [["sentiment"]] * 2
+    scores = run.scores["dev"]
+    assert set(scores["tasks"]) == {"sentiment", "questions", "similarity"}
+    assert scores["raw"] == scores["tasks"]["sentiment"]["accuracy"]
+    before = fresh(folders.small(tiny_folder))
+    changed = moved(before, final(run))
+    assert {"head/sentiment", "head/similarity"} <= changed
+    assert "head/questions" not in changed
+
+
 def test_a_table_is_drawn_by_its_rows_and_each_task_counts_its_own() -> None:
     """Two tasks on six rows, one of which the second has no label for, in batches of four."""
     texts: list[tuple[str, ...]] = [(word,) for word in tiny.WORDS[:6]]

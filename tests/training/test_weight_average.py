@@ -1,4 +1,4 @@
-"""The moving average of the weights, in their place and out of it."""
+"""Averages of the weights, in their place and out of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from bough.training.weight_average import WeightAverage
+from bough.recipe.training import Training
+from bough.training.weight_average import MovingAverage, TailAverage, averaged
 
 
 def test_average_by_hand():
     p = nn.Parameter(torch.tensor([0.0]))
-    average = WeightAverage([p], 0.5)
+    average = MovingAverage([p], 0.5)
     expected = 0.0
     for n in range(30):
         with torch.no_grad():
@@ -30,9 +31,10 @@ def test_average_by_hand():
 
 def test_average_gives_the_weights_back_after_a_fault():
     p = nn.Parameter(torch.tensor([1.0]))
-    average = WeightAverage([p], 0.9)
+    average = MovingAverage([p], 0.9)
     with torch.no_grad():
         p.fill_(5.0)
+    average.steps = 1  # as if it had taken some in
     inside = []
 
     def judge() -> None:
@@ -50,7 +52,7 @@ def test_average_keeps_the_storage_of_the_weights():
     """Weights that are shared by reference stay shared, and the optimiser's stay the model's."""
     p = nn.Parameter(torch.tensor([1.0]))
     place = p.data_ptr()
-    average = WeightAverage([p], 0.9)
+    average = MovingAverage([p], 0.9)
     with average.applied():
         assert p.data_ptr() == place
     assert p.data_ptr() == place
@@ -64,11 +66,33 @@ def test_average_goes_on_after_a_reload():
             average.update()
 
     p, q = (nn.Parameter(torch.zeros(2)) for _ in range(2))
-    whole, first = WeightAverage([p], 0.99), WeightAverage([q], 0.99)
+    whole, first = MovingAverage([p], 0.99), MovingAverage([q], 0.99)
     run(p, whole, range(10))
     run(q, first, range(5))
-    second = WeightAverage([q], 0.99)
+    second = MovingAverage([q], 0.99)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     run(q, second, range(5, 10))
     assert torch.equal(whole.means[0], second.means[0])
     assert whole.steps == second.steps
+
+
+def test_the_mean_of_the_last_part_of_a_run():
+    """(n mean + w) / (n + 1), as it is printed; before, the weights are judged as they are."""
+    p = nn.Parameter(torch.tensor([0.0]))
+    average = TailAverage([p], 0.5)
+    for n in range(8):
+        with torch.no_grad():
+            p.fill_(float(n))
+        average.update(n / 8)
+        with average.applied():
+            expected = n if n < 4 else sum(range(4, n + 1)) / (n - 3)
+            assert p.item() == pytest.approx(expected)
+    assert average.steps == 4
+    assert p.item() == 7.0
+
+
+def test_which_one_a_recipe_asks_for():
+    p = nn.Parameter(torch.tensor([0.0]))
+    assert averaged([p], Training()) is None
+    assert isinstance(averaged([p], Training(ema=0.9)), MovingAverage)
+    assert isinstance(averaged([p], Training(swa=0.2)), TailAverage)

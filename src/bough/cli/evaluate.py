@@ -104,7 +104,13 @@ def show_scores(
 
 
 def _show_classes(found: Evaluation) -> None:
-    """Of each classify task: every class, and what was taken for what."""
+    """Of each classify task: every class, and what was taken for what; of a tag task each label."""
+    for task, spans in found.spans.items():
+        rows = [
+            [name, *(f"{own[k]:.3f}" for k in ("precision", "recall", "f1")), f"{own['spans']:,}"]
+            for name, own in spans.items()
+        ]
+        _print(task, ["label", "precision", "recall", "f1", "spans"], rows)
     for task, classes in found.classes.items():
         rows = [
             [name, *(f"{own[k]:.3f}" for k in ("precision", "recall", "f1")), f"{own['rows']:,}"]

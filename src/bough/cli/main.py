@@ -56,6 +56,7 @@ def _root(
 # In the order of the help.
 app.command()(train.init)
 app.command()(train.train)
+app.command()(train.pretrain)
 app.command("eval")(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(serve.serve)

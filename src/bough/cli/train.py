@@ -1,4 +1,4 @@
-"""From data to a trained model: bough init, train and schema."""
+"""From data to a trained model: bough init, train, pretrain and schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from bough.cli.evaluate import show_scores
 from bough.distributed import PeerLostError, launched_count, launched_rank
 from bough.errors import UserError
 from bough.safe_text import shown
+
+if TYPE_CHECKING:
+    from bough.recipe.recipe import Recipe
 
 Set = Annotated[
     list[str] | None,
@@ -63,19 +66,8 @@ def train(
     threads: Threads = None,
 ) -> None:
     """Train the tasks of a recipe."""
-    if (recipe is None) == (resume is None):
-        raise UserError("give either a recipe to train, or --resume and the run to go on with")
-    if resume is not None and (out is not None or overrides):
-        raise UserError(
-            "--resume goes on with the run's own recipe and place; leave -o and --set out"
-        )
-    from bough.data.tables import READERS
-    from bough.recipe.recipe import Recipe
-
-    if recipe is not None and recipe.suffix.lower() in READERS:
-        raise UserError(f"{recipe} holds rows, not a recipe; write one for it: bough init {recipe}")
     # What is wrong with it is said at once, before torch is loaded.
-    experiment = None if recipe is None else Recipe.read(recipe, overrides or ())
+    experiment = _experiment(recipe, overrides or [], resume, out)
     from bough.inference import config
     from bough.runs.console import for_terminal
     from bough.runs.trackers import tracked
@@ -90,16 +82,79 @@ def train(
             number = settle_threads(threads, _began_with(folder))
             run = go_on(folder, display, threads=number)
         else:
-            if threads is not None:
-                experiment = experiment.model_copy(update={"threads": None})
-            if experiment.threads is None:
-                settle_threads(threads)
-            run = start(experiment, folder, display=display)
+            run = start(_settled(experiment, threads), folder, display=display)
     if launched_rank():
         return
     model = config.read(run.model)
     show_scores(run.scores, str(run.folder), model.tasks, model.facts.model_dump())
     print(shown(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}"))
+
+
+def pretrain(
+    recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe file.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="RUN", help="Else runs/RECIPE'S-NAME-pretrained."),
+    ] = None,
+    overrides: Set = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a stopped run.")
+    ] = None,
+    threads: Threads = None,
+) -> None:
+    """Train a recipe's encoder further on its texts, by guessing masked words."""
+    experiment = _experiment(recipe, overrides or [], resume, out)
+    from bough.pretraining.pretrain import ENDING
+    from bough.pretraining.pretrain import pretrain as start
+    from bough.pretraining.pretrain import resume as go_on
+    from bough.runs.console import for_terminal
+    from bough.training.train import new_folder
+
+    folder = resume or out or new_folder(recipe, ENDING)
+    with _interruptible(folder, "pretrain"):
+        if experiment is None:
+            number = settle_threads(threads, _began_with(folder))
+            run = go_on(folder, for_terminal(), number)
+        else:
+            run = start(_settled(experiment, threads), folder, display=for_terminal())
+    if launched_rank():
+        return
+    before, after = (run.scores[when]["tasks"]["texts"] for when in ("before", "after"))
+    print(
+        f"{after['rows']:,} masked tokens held out: loss {before['loss']:.3f} -> "
+        f"{after['loss']:.3f}, perplexity {before['perplexity']:.1f} -> {after['perplexity']:.1f}, "
+        f"guessed {before['accuracy']:.1%} -> {after['accuracy']:.1%}"
+    )
+    print(shown(f"\nNext: bough train RECIPE --set encoder={run.folder}"))
+
+
+def _experiment(
+    recipe: Path | None, overrides: list[str], resume: Path | None, out: Path | None
+) -> Recipe | None:
+    """The recipe of a new run, checked; None for one that is gone on with."""
+    if (recipe is None) == (resume is None):
+        raise UserError("give either a recipe to train, or --resume and the run to go on with")
+    if resume is not None and (out is not None or overrides):
+        raise UserError(
+            "--resume goes on with the run's own recipe and place; leave -o and --set out"
+        )
+    if recipe is None:
+        return None
+    from bough.data.tables import READERS
+    from bough.recipe.recipe import Recipe
+
+    if recipe.suffix.lower() in READERS:
+        raise UserError(f"{recipe} holds rows, not a recipe; write one for it: bough init {recipe}")
+    return Recipe.read(recipe, overrides)
+
+
+def _settled(experiment: Recipe, threads: int | None) -> Recipe:
+    """The recipe once torch's threads are set, as the command line or the recipe has them."""
+    if threads is not None:
+        experiment = experiment.model_copy(update={"threads": None})
+    if experiment.threads is None:
+        settle_threads(threads)
+    return experiment
 
 
 def _began_with(folder: Path) -> int | None:
@@ -115,7 +170,7 @@ def _began_with(folder: Path) -> int | None:
 
 
 @contextmanager
-def _interruptible(run: Path) -> Iterator[None]:
+def _interruptible(run: Path, verb: str = "train") -> Iterator[None]:
     from bough.training.loop import Failed, Stopped
 
     try:
@@ -124,10 +179,10 @@ def _interruptible(run: Path) -> Iterator[None]:
         fail(str(stop), 130)
     except KeyboardInterrupt:  # at once, or while no step is at hand
         begun = (run / "recipe.yaml").exists()
-        fail(f"interrupted{f'; go on with: bough train --resume {run}' if begun else ''}", 130)
+        fail(f"interrupted{f'; go on with: bough {verb} --resume {run}' if begun else ''}", 130)
     except PeerLostError as lost:
         begun = (run / "recipe.yaml").exists()
-        fail(f"{lost}{f'; go on with: bough train --resume {run}' if begun else ''}", 1)
+        fail(f"{lost}{f'; go on with: bough {verb} --resume {run}' if begun else ''}", 1)
     except Failed as failure:
         fail(str(failure), 1)
 

@@ -105,12 +105,17 @@ def _natural(path: Path) -> list[tuple[str, int]]:
 
 
 def finished(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Those that came to their end, and a word on those that did not."""
+    """Those of tasks that came to their end, and a word on the others."""
+    read = [str(run.folder) for run in runs if run.pretrained]
+    runs = [run for run in runs if not run.pretrained]
+    if not runs:
+        raise UserError(f"{_some(read)}: pretraining only, there are no tasks to compare")
     done = [run for run in runs if run.finished]
     left = [str(run.folder) for run in runs if not run.finished]
     if not done:
         raise UserError(f"none of the runs is finished: {_some(left)}; resume them first")
-    return done, [f"left out, not finished: {_some(left)}"] if left else []
+    told = {"left out, not finished": left, "left out, pretraining only": read}
+    return done, [f"{why}: {_some(names)}" for why, names in told.items() if names]
 
 
 def _some(paths: Sequence[str], most: int = 5) -> str:

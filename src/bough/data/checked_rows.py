@@ -19,6 +19,7 @@ from bough.data.tables import Skipped, Table, Wanted, open_table
 from bough.errors import UserError, listed, nearest, shorten
 from bough.recipe.sources import Source
 from bough.recipe.tasks import SPLITS, Split, Task
+from bough.spans.cells import text_of as joined_words
 
 Policy = Literal["error", "skip"]
 Use = Literal["needed", "optional", "ignored"]  # what becomes of a split's labels
@@ -185,11 +186,13 @@ def check(
     `policy`. With `gaps` a row without a label is left out, and no fault."""
     bad: dict[int, Skipped] = {}  # by index of the row; its first fault counts
 
-    def convert(column: str, cells: list[Any], turn: Callable[[Any], Any]) -> list[Any]:
+    def convert(
+        column: str, cells: list[Any], turn: Callable[..., Any], *beside: list[Any]
+    ) -> list[Any]:
         made = []
-        for index, cell in enumerate(cells):
+        for index, (cell, *others) in enumerate(zip(cells, *beside, strict=True)):
             try:
-                made.append(turn(cell))
+                made.append(turn(cell, *others))
             except CellError as fault:
                 made.append(None)
                 line, value = table.lines[index], shorten(cell)
@@ -197,15 +200,17 @@ def check(
                 bad.setdefault(index, row)
         return made
 
-    texts = [convert(column, _column(name, table, column), _text) for column in task.columns]
+    read_text = _marked_text if task.kind == "tag" else _text
+    written = [_column(name, table, column) for column in task.columns]
+    texts = [convert(c, given, read_text) for c, given in zip(task.columns, written, strict=True)]
     labels, bare = None, set[int]()
     if _has_labels(name, task, table, use):
         cells, given = label_cells(task), _column(name, table, task.label)
 
-        def label(cell: Any) -> Any:
-            return None if gaps and cells.missing(cell) else cells.read(cell)
+        def label(cell: Any, text: Any) -> Any:
+            return None if gaps and cells.missing(cell) else cells.read(cell, text)
 
-        labels = convert(task.label, given, label)
+        labels = convert(task.label, given, label, written[0])
         bare = {index for index, read in enumerate(labels) if read is None} - bad.keys()
     ids = _ids(task, table)
     total = len(table.lines) + len(table.broken)
@@ -253,6 +258,13 @@ def _ids(task: Task, table: Table) -> list[str]:
         else line
         for cell, line in zip(table.columns["id"], plain, strict=True)
     ]
+
+
+def _marked_text(cell: object) -> str:
+    """As it is: spans count its characters; given as a list of words, these joined."""
+    cell = joined_words(cell)
+    text = _text(cell)
+    return cell if isinstance(cell, str) else text
 
 
 def _text(cell: object) -> str:

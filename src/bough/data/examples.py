@@ -8,12 +8,15 @@ from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough.data.checked_rows import Rows
-from bough.data.tokens import Ints, Sequences, rows_of, tokenise
+from bough.data.tokens import Ints, Sequences, WordIndex, rows_of, tokenise
 from bough.recipe.tasks import Task
+from bough.spans.schemes import NO_WORD, Scheme, Span
+from bough.spans.words import as_objects
 
 
 class CachedStates(NamedTuple):
@@ -36,10 +39,12 @@ class Examples:
 
     sequences: Sequences
     index: Ints  # [examples, 1], or [examples, 2] for twin pairs
-    targets: Tensor | None  # class indices, or values in the label's own range
+    targets: Tensor | None  # as the loss takes them, one row per example
     cut: int  # sequences that were longer than the encoder or the recipe allows
     first: int = 0  # the plan's row whose states `cached` has
     cached: tuple[CachedStates, ...] = ()
+    spans: tuple[tuple[Span, ...], ...] | None = None  # what a tag task's answers are held against
+    words: WordIndex | None = None  # a tag task's, example by example
     taught: Tensor | None = None  # [examples, classes or 1]: what the task's teachers answer
     labelled: Tensor | None = None  # which have a label, where not all do
 
@@ -50,6 +55,13 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def truth(self) -> NDArray[Any] | None:
+        """What the answers are held against, one per example."""
+        if self.spans is not None:
+            return as_objects(self.spans)
+        return None if self.targets is None else self.targets.numpy()
 
     @property
     def lengths(self) -> Ints:
@@ -92,10 +104,23 @@ class Examples:
             sequences=self.sequences.of(used),
             index=index.reshape(most, -1),
             targets=None if self.targets is None else self.targets[chosen],
+            spans=None if self.spans is None else tuple(self.spans[i] for i in kept),
+            words=None if self.words is None else self.words.of(kept),
             cached=tuple(states.of(used) for states in self.cached),
             taught=None if self.taught is None else self.taught[chosen],
             labelled=None if self.labelled is None else self.labelled[chosen],
         )
+
+
+def output_rows(examples: Examples) -> int:
+    """Rows of a head's outputs for all examples: one for each, or for each word."""
+    return len(examples) if examples.words is None else len(examples.words.tokens)
+
+
+def output_places(examples: Examples, chosen: Ints) -> Tensor:
+    """Which of these rows are the chosen examples'."""
+    words = examples.words
+    return torch.from_numpy(chosen if words is None else rows_of(words.bounds, chosen)[0])
 
 
 def examples_of(
@@ -106,31 +131,53 @@ def examples_of(
     lines = sorted({line for part in rows.values() for line in part.lines})
     place = {line: number for number, line in enumerate(lines)}
     texts: list[tuple[str, ...]] = [()] * len(lines)
-    for part in rows.values():
-        for line, words in zip(part.lines, part.texts, strict=True):
-            texts[place[line]] = words
+    tagging = any(task.kind == "tag" for task in tasks.values())
+    # A tag task has its texts as they are written, blanks and all.
+    for name in sorted(tasks, key=lambda name: tasks[name].kind == "tag"):
+        part = rows[name]
+        for line, parts in zip(part.lines, part.texts, strict=True):
+            texts[place[line]] = parts
     twin = next(iter(tasks.values())).twin
     apart: list[tuple[str, ...]] = [(text,) for pair in texts for text in pair]
-    sequences, cut = tokenise(apart if twin else texts, tokenizer, longest)
+    sequences, cut = tokenise(apart if twin else texts, tokenizer, longest, tagging)
     every = np.arange(len(sequences)).reshape(-1, 2 if twin else 1)
     out = {}
     for name, task in tasks.items():
         part = rows[name]
         index = every[[place[line] for line in part.lines]]
-        targets = None if part.labels is None else _targets(task, part.labels)
-        out[name] = Examples(sequences, index, targets, int(cut[index].sum()))
+        words: WordIndex | None = None
+        if task.kind == "tag":
+            assert sequences.words is not None
+            words = sequences.words.of(index[:, 0])
+        targets = None if part.labels is None else _targets(task, part.labels, words)
+        spans = None if words is None or part.labels is None else tuple(part.labels)
+        lost = int(cut[index].sum())
+        out[name] = Examples(sequences, index, targets, lost, spans=spans, words=words)
     return out
 
 
-def _targets(task: Task, labels: Sequence[Any]) -> Tensor:
+def _targets(task: Task, labels: Sequence[Any], words: WordIndex | None) -> Tensor:
     """The labels as a loss takes them, an example each."""
     match task.kind:
         case "classify":
             return torch.tensor(labels, dtype=torch.long)
         case "regress":
             return torch.tensor(labels, dtype=torch.float32)
+        case "tag":
+            assert words is not None
+            return _word_targets(task.tags, labels, words)
         case _:
             assert_never(task.kind)
+
+
+def _word_targets(scheme: Scheme, labels: Sequence[Sequence[Span]], words: WordIndex) -> Tensor:
+    """The tag of each word, [examples, most words]; -1 where a text has no more words."""
+    out = torch.full((len(labels), int(words.counts.max(initial=0))), NO_WORD, dtype=torch.int16)
+    for number, spans in enumerate(labels):
+        own = words.words(number)
+        tags = scheme.of_spans(own.in_words(spans)[0], len(own))
+        out[number, : len(own)] = torch.tensor(tags, dtype=torch.int16)
+    return out
 
 
 class ExampleSampler:

@@ -17,11 +17,14 @@ from typing import Any, assert_never
 from bough.errors import UserError, listed, nearest, shorten
 from bough.recipe.kinds import Kind
 from bough.recipe.labels import class_name, in_order, is_missing, number
+from bough.spans.cells import labels_of
+from bough.spans.cells import text_of as joined_words
 
 LABELS = (
     "label", "labels", "gold_label", "gold", "class", "category", "target", "y", "sentiment",
     "polarity", "is_duplicate", "duplicate", "similarity", "score", "rating", "stars", "topic",
-    "intent", "emotion", "entailment", "relatedness", "acceptability",
+    "intent", "emotion", "entailment", "relatedness", "acceptability", "spans", "entities",
+    "ner_tags", "tags",
 )  # fmt: skip
 TEXTS = (
     "text", "sentence", "review", "content", "body", "comment", "message", "document", "utterance",
@@ -97,15 +100,26 @@ class Column:
 
     @property
     def is_text(self) -> bool:
+        if self.cells and not self.span_labels and not self.plain:
+            return all(isinstance(joined_words(cell), str) for cell in self.cells)
         if not self.plain or self.values is not None or not self.cells:
             return False
         known = _base(self.name) in (*TEXTS, *chain(*PAIRS))
         wordy = self.words >= 3 and len(self.classes) > 0.3 * len(self.cells)
         return wordy or (known and self.words > 1)
 
+    @cached_property
+    def span_labels(self) -> list[str]:
+        """The labels of spans, or of words' tags, if all cells are lists of such."""
+        if self.plain or not all(isinstance(cell, list | tuple) for cell in self.cells):
+            return []
+        return sorted({label for cell in self.cells for label in labels_of(cell)})
+
     @property
     def is_label(self) -> bool:
-        """Whether it could be what is to be learned: a few classes, or numbers."""
+        """Whether it could be what is to be learned: a few classes, numbers, or spans."""
+        if self.span_labels:
+            return True
         number = len(self.classes) if self.plain else 0
         if number < 2:
             return False
@@ -231,7 +245,9 @@ def _without_label(every: Sequence[Column], texts: Sequence[str]) -> str:
 
 
 def kind(label: Column, source: str) -> tuple[Kind, str]:
-    """classify or regress, and why."""
+    """classify, regress or tag, and why."""
+    if label.span_labels:
+        return "tag", f"spans in {sum(map(bool, label.cells)):,} of {len(label.cells):,} rows"
     number = len(label.classes)
     where = f"{source}, column {label.name!r}"
     summary = f"{number:,} different values in {len(label.cells):,} rows"
@@ -272,6 +288,9 @@ def settings(kind: Kind, label: Column) -> tuple[dict[str, Any], str]:
             assert label.values is not None
             low, high = scale(label.values)
             return {"range": (low, high)}, f"a number from {low:g} to {high:g}"
+        case "tag":
+            names = label.span_labels
+            return {"labels": names}, f"spans with one of {len(names)} labels ({listed(names, 6)})"
         case _:
             assert_never(kind)
 

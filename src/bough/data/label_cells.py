@@ -1,6 +1,6 @@
 """A task's label cells, by its kind: what they say of the task, how each is read and written.
 
-A label is what a row keeps of its cell: the index of a class, or a number.
+A label is what a row keeps of its cell: the index of a class, a number, or spans of the text.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, assert_never
 
-from bough.errors import UserError, listed, nearest
+from bough.errors import UserError, listed, nearest, shorten
 from bough.recipe.labels import class_name, in_order, is_missing, number
 from bough.recipe.tasks import Task
+from bough.spans.cells import SpanError, as_json, labels_of, spans_of
+from bough.spans.schemes import Span
 
-Label = int | float
+Label = int | float | tuple[Span, ...]
 
 
 class CellError(Exception):
@@ -36,8 +38,9 @@ class LabelCells(ABC):
         them."""
 
     @abstractmethod
-    def read(self, cell: Any) -> Label:
-        """The label that a cell holds; a CellError says what is wrong with it."""
+    def read(self, cell: Any, text: Any = None) -> Label:
+        """The label that a cell holds, of a row whose first text's cell is `text`; a CellError
+        says what is wrong with it."""
 
     @abstractmethod
     def written(self, label: Any) -> str:
@@ -59,6 +62,8 @@ def label_cells(task: Task) -> LabelCells:
             return ClassCells(task)
         case "regress":
             return NumberCells(task)
+        case "tag":
+            return SpanCells(task)
         case _:
             assert_never(task.kind)
 
@@ -85,7 +90,7 @@ class ClassCells(LabelCells):
     def missing(self, cell: object) -> bool:
         return is_missing(cell, self.index)
 
-    def read(self, cell: Any) -> int:
+    def read(self, cell: Any, text: Any = None) -> int:
         if self.missing(cell):
             raise CellError(f"the label is empty; expected one of {listed(self.names)}")
         place = self.index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
@@ -120,7 +125,7 @@ class NumberCells(LabelCells):
             f"set tasks.{name}.range to [{low:g}, {high:g}] or to the whole scale"
         )
 
-    def read(self, cell: Any) -> float:
+    def read(self, cell: Any, text: Any = None) -> float:
         assert self.task.range is not None
         low, high = self.task.range
         expected = f"expected a number from {low:g} to {high:g}"
@@ -141,6 +146,50 @@ class NumberCells(LabelCells):
 
     def stratum(self, label: Any) -> Hashable:
         return 0
+
+
+class SpanCells(LabelCells):
+    """Spans of the row's text in each cell; a row without any has an empty list."""
+
+    def __init__(self, task: Task):
+        super().__init__(task)
+        values = task.label_values or task.labels or ()
+        self.names = dict(zip(values, task.labels or (), strict=True))
+        self.names |= {name: name for name in task.labels or () if name not in self.names}
+
+    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
+        labels = sorted({label for cell in cells for label in labels_of(cell)})
+        if not labels:
+            raise UserError("no train row holds a span; there is nothing to learn")
+        return self.task.with_labels(labels)
+
+    def missing(self, cell: object) -> bool:
+        return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+
+    def read(self, cell: Any, text: Any = None) -> tuple[Span, ...]:
+        if self.missing(cell):
+            raise CellError("the label is empty; expected a list of spans, or [] for none")
+        try:
+            spans = spans_of(cell, text)
+        except SpanError as fault:
+            raise CellError(str(fault)) from None
+        for span in spans:
+            if span.label not in self.names:
+                raise CellError(
+                    f"the span [{span.start}, {span.end}) has the label {shorten(span.label)}; "
+                    f"expected one of {listed(list(self.names))}" + nearest(span.label, self.names)
+                )
+        return tuple(span._replace(label=self.names[span.label]) for span in spans)
+
+    def written(self, label: Any) -> str:
+        return as_json(label)
+
+    def classes(self, label: Any) -> tuple[int, ...]:
+        place = {name: number for number, name in enumerate(self.task.labels or ())}
+        return tuple(place[span.label] for span in label)
+
+    def stratum(self, label: Any) -> Hashable:
+        return bool(label)
 
 
 def _look_like_classes(name: str, classes: Sequence[str], rows: int) -> None:

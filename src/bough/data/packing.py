@@ -26,6 +26,7 @@ class Pack:
 
     tokens: Tensor  # [tokens, 3]: id, segment, position
     lengths: tuple[int, ...]
+    words: tuple[tuple[int, ...], ...] = ()  # first tokens of each sequence's words, if any is read
     first: int = 0
     cached: tuple[tuple[int, CachedStates], ...] = ()  # number of the first sequence, states
 
@@ -40,13 +41,25 @@ class Pack:
     def of(cls, parts: Sequence[tuple[Sequences, Ints]]) -> Pack:
         """The chosen sequences of each part, part after part."""
         tokens, lengths = [], []
+        words: list[tuple[int, ...]] = []
         for sequences, chosen in parts:
             rows, bounds = rows_of(sequences.bounds, chosen)
             sizes = np.diff(bounds)
             positions = np.arange(len(rows)) - np.repeat(bounds[:-1], sizes)
             tokens.append(np.stack([sequences.ids[rows], sequences.types[rows], positions], axis=1))
             lengths += sizes.tolist()
-        return cls(torch.from_numpy(np.concatenate(tokens).astype(np.int64)), tuple(lengths))
+            words += _words(sequences, chosen)
+        packed = torch.from_numpy(np.concatenate(tokens).astype(np.int64))
+        return cls(packed, tuple(lengths), tuple(words) if any(words) else ())
+
+
+def _words(sequences: Sequences, chosen: Ints) -> list[tuple[int, ...]]:
+    if sequences.words is None:
+        return [()] * len(chosen)
+    index = sequences.words
+    return [
+        tuple(index.tokens[index.bounds[n] : index.bounds[n + 1]].tolist()) for n in chosen.tolist()
+    ]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from bough.extras import install_line
 from bough.recipe.labels import class_name
 from bough.recipe.sources import Hub, Record
 from bough.recipe.tasks import Task
+from bough.spans.conll_reader import SPANS, TEXT, ConllFile
 from bough.user_paths import check_name, place, unreadable
 
 PART = 1024  # rows of a file that are taken apart at a time
@@ -189,6 +190,36 @@ def _object(line: str) -> dict[str, Any]:
     return row
 
 
+def _conll(path: Path, wanted: Wanted) -> Iterator[Table]:
+    """A text per block of lines, and the spans that its tags mark."""
+    with _text(path, newline="\n") as lines:
+        file = ConllFile(lines)
+        blocks = iter(file)
+        some = list(islice(blocks, PART))
+        if not some:
+            raise UserError(f"{path} is empty; expected a word and its tag per line")
+        while some:
+            good = [block for block in some if not block.why]
+            names = (TEXT, SPANS) if file.tagged else (TEXT,)
+            columns: dict[str, list[Any]] = {
+                TEXT: [block.text for block in good],
+                SPANS: [block.spans for block in good],
+            }
+            yield Table(
+                str(path),
+                "line",
+                names,
+                {name: columns[name] for name in names},
+                [block.line for block in good],
+                tuple(
+                    Skipped(str(path), block.line, block.column, shorten(block.value), block.why)
+                    for block in some
+                    if block.why
+                ),
+            )
+            some = list(islice(blocks, PART))
+
+
 def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
     try:
         import pyarrow as pa
@@ -224,6 +255,9 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's
     ".ndjson": _json_lines,
     ".json": _json_lines,
     ".parquet": _parquet,
+    ".conll": _conll,
+    ".bio": _conll,
+    ".iob": _conll,
 }
 
 
@@ -282,6 +316,12 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:
         feature = rows.features[present[wanted.label]]
         if classes is None and isinstance(feature, datasets.ClassLabel):
             classes = tuple(feature.names)
+        of_words = getattr(feature, "feature", None)
+        if isinstance(of_words, datasets.ClassLabel):  # a list of tags, by their numbers
+            columns[wanted.label] = [
+                cell and [_class_of(tag, of_words.names) for tag in cell]
+                for cell in columns[wanted.label]
+            ]
         if classes is not None:
             classes = tuple(map(class_name, classes))
             columns[wanted.label] = [_class_of(cell, classes) for cell in columns[wanted.label]]

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from bough.spans.words import Words
+
 Ints = NDArray[np.int64]
 Text = str | tuple[str, str]
 
@@ -23,12 +25,46 @@ def text_of(parts: Sequence[str]) -> Text:
 
 
 @dataclass(frozen=True)
+class WordIndex:
+    """The words of many sequences, end to end: where each is, and its first token."""
+
+    tokens: Ints  # in its own sequence
+    edges: Ints  # [words, 2]: begin and end, in characters of the text
+    bounds: Ints  # the words of sequence i are [bounds[i], bounds[i + 1])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Words]) -> WordIndex:
+        sizes = np.fromiter((len(part) for part in parts), np.int64, len(parts))
+        return cls(
+            np.concatenate([np.zeros(0, np.int64), *(part.tokens for part in parts)]),
+            np.concatenate([np.zeros((0, 2), np.int64), *(part.bounds for part in parts)]),
+            np.concatenate([np.zeros(1, np.int64), sizes.cumsum()]),
+        )
+
+    @property
+    def counts(self) -> Ints:
+        """Of each sequence."""
+        return np.diff(self.bounds)
+
+    def of(self, chosen: Ints) -> WordIndex:
+        """Those of the chosen sequences alone."""
+        rows, bounds = rows_of(self.bounds, chosen)
+        return WordIndex(self.tokens[rows], self.edges[rows], bounds)
+
+    def words(self, sequence: int) -> Words:
+        """Those of one sequence."""
+        part = slice(self.bounds[sequence], self.bounds[sequence + 1])
+        return Words(self.edges[part], self.tokens[part])
+
+
+@dataclass(frozen=True)
 class Sequences:
     """Token ids and segment ids of many sequences, end to end."""
 
     ids: NDArray[np.int32]
     types: NDArray[np.int8]
     bounds: Ints  # sequence i is ids[bounds[i] : bounds[i + 1]]
+    words: WordIndex | None = None  # where some task reads words
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -40,7 +76,8 @@ class Sequences:
     def of(self, chosen: Ints) -> Sequences:
         """The chosen sequences alone."""
         rows, bounds = rows_of(self.bounds, chosen)
-        return Sequences(self.ids[rows], self.types[rows], bounds)
+        words = None if self.words is None else self.words.of(chosen)
+        return Sequences(self.ids[rows], self.types[rows], bounds, words)
 
     def followed_by(self, others: Sequences) -> Sequences:
         """These, then the others."""
@@ -62,14 +99,16 @@ def rows_of(bounds: Ints, chosen: Ints) -> tuple[Ints, Ints]:
 
 
 def tokenise(
-    texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, longest: int
+    texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, longest: int, words: bool = False
 ) -> tuple[Sequences, NDArray[np.bool_]]:
     """Each text, or joint pair, as one sequence; and which were cut to the longest length.
 
-    A pair that is too long loses tokens from the longer text first.
+    A pair that is too long loses tokens from the longer text first. With `words` the words of
+    single texts are found, too, which takes longer.
     """
     tokenizer.enable_truncation(longest, strategy="longest_first")
-    encodings = tokenizer.encode_batch_fast([text_of(parts) for parts in texts])
+    encode = tokenizer.encode_batch if words else tokenizer.encode_batch_fast  # without offsets
+    encodings = encode([text_of(parts) for parts in texts])
     lengths = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
     bounds = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
     ids = np.empty(bounds[-1], np.int32)
@@ -78,4 +117,13 @@ def tokenise(
         ids[start:end] = encoding.ids
         types[start:end] = encoding.type_ids
     cut = np.fromiter((bool(e.overflowing) for e in encodings), np.bool_, len(encodings))
-    return Sequences(ids, types, bounds), cut
+    index = None
+    if words:
+        nothing = Words.of("", ())
+        index = WordIndex.joined(
+            [
+                Words.of(parts[0], encoding.offsets) if len(parts) == 1 else nothing
+                for parts, encoding in zip(texts, encodings, strict=True)
+            ]
+        )
+    return Sequences(ids, types, bounds, index), cut

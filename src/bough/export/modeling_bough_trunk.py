@@ -1,7 +1,7 @@
 """The trunk's modules for `modeling_bough`: embeddings and layers of each network, on padded texts.
 
-Two networks stand for all families of encoders: BERT's, whose norms follow the half-layers, and
-ModernBERT's, whose norms come before them.
+Three networks stand for all families of encoders: BERT's, whose norms follow the half-layers;
+DeBERTa-v3's, which differs in its attention; and ModernBERT's, whose norms come first.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def activate(name: str, x: Tensor) -> Tensor:
     return F.gelu(x, approximate="none" if name == "gelu" else "tanh")
 
 
-class Layer(nn.Module):
+class PostNormLayer(nn.Module):
+    """Attention and feed-forward, each followed by a norm; whose attention, a subclass says."""
+
     def __init__(self, shape: Shape, number: int):
         super().__init__()
         d, inner, eps = shape["width"], shape["inner"], shape["eps"]
@@ -73,10 +75,7 @@ class Layer(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(d, eps=eps), nn.LayerNorm(d, eps=eps)
 
     def forward(self, h: Tensor, seen: Seen, n: str, adapters: list[Any]) -> Tensor:
-        mask = seen.padding
-        if seen.table is not None:
-            mask = mask + position_bias(seen.table, h.shape[1])
-        m = self.norm1(h + self.out(attend(self.qkv(h), self.heads, mask)))
+        m = self.norm1(h + self.out(self._attend(h, seen)))
         y = m + self.down(activate(self.activation, self.up(m)))
         for adapter in adapters:
             added = adapter.parallel(n, h, seen.padding)
@@ -85,6 +84,17 @@ class Layer(nn.Module):
         for adapter in adapters:
             out = adapter.after(n, out)
         return out
+
+    def _attend(self, h: Tensor, seen: Seen) -> Tensor:
+        raise NotImplementedError
+
+
+class Layer(PostNormLayer):
+    def _attend(self, h: Tensor, seen: Seen) -> Tensor:
+        mask = seen.padding
+        if seen.table is not None:
+            mask = mask + position_bias(seen.table, h.shape[1])
+        return attend(self.qkv(h), self.heads, mask)
 
 
 def position_bias(table: Tensor, length: int) -> Tensor:
@@ -161,5 +171,52 @@ class ModernBertLayer(nn.Module):
         return torch.cat([turned, parts[:, :, 2:]], 2).flatten(2)
 
 
-EMBEDDINGS = {"bert": Embeddings, "modernbert": ModernBertEmbeddings}
-LAYERS = {"bert": Layer, "modernbert": ModernBertLayer}
+class DebertaEmbeddings(nn.Module):
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.words = nn.Embedding(shape["vocabulary"], shape["width"])
+        self.norm = nn.LayerNorm(shape["width"], eps=shape["eps"])
+        self.relative = nn.Embedding(shape["relative"], shape["width"])
+        self.relative_norm = nn.LayerNorm(shape["width"], eps=shape["eps"])
+
+    def forward(self, ids: Tensor, types: Tensor, positions: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.words(ids))
+        return out
+
+    def table(self) -> Tensor:
+        out: Tensor = self.relative_norm(self.relative.weight)
+        return out
+
+
+class DebertaLayer(PostNormLayer):
+    def __init__(self, shape: Shape, number: int):
+        super().__init__(shape, number)
+        self.longest = shape["positions"]
+
+    def _attend(self, h: Tensor, seen: Seen) -> Tensor:
+        """Queries and keys of tokens and of distances, each with the other."""
+        n, length, d = h.shape
+        assert seen.table is not None
+        query, key, value = self.qkv(h).view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        both = F.linear(seen.table, self.qkv.weight[: 2 * d], self.qkv.bias[: 2 * d])
+        distance_query, distance_key = both.view(len(both), 2, self.heads, -1).permute(1, 2, 3, 0)
+        row = self._rows(length, len(both), h.device).expand(n, self.heads, length, length)
+        scores = query @ key.transpose(-1, -2) + (query @ distance_key).gather(-1, row)
+        asked = (key @ distance_query).gather(-1, row.transpose(-1, -2)).transpose(-1, -2)
+        scores = (scores + asked) * (3 * query.shape[-1]) ** -0.5
+        mixed: Tensor = torch.softmax(scores + seen.padding, -1) @ value
+        return mixed.transpose(1, 2).flatten(2)
+
+    def _rows(self, length: int, rows: int, device: torch.device) -> Tensor:
+        """The row of the table for every two places; far ones in buckets by their logarithm."""
+        at = torch.arange(length, device=device)
+        distance = at[:, None] - at[None, :]
+        middle = rows // 4
+        scale = torch.log(torch.tensor((self.longest - 1) / middle))
+        steps = torch.ceil(torch.log(distance.abs() / middle) / scale * (middle - 1)) + middle
+        which = torch.where(distance.abs() <= middle, distance, steps * distance.sign())
+        return (which.long() + rows // 2).clamp(0, rows - 1)
+
+
+EMBEDDINGS = {"bert": Embeddings, "modernbert": ModernBertEmbeddings, "deberta": DebertaEmbeddings}
+LAYERS = {"bert": Layer, "modernbert": ModernBertLayer, "deberta": DebertaLayer}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -52,7 +52,9 @@ def texts_graph(
         helper.make_tensor_value_info(n, kind, (taken[n],) if n == ASKED else ("n", taken[n]))
         for n, kind in kinds.items()
     ]
-    return _finished(model, inputs, given, "bough", facts)
+    tagging = [name for name, task in network.tasks.items() if task.kind == "tag"]
+    by_token = [n for n in given if n.split(".")[0] in tagging]
+    return _finished(model, inputs, given, "bough", facts, by_token)
 
 
 def pairs_graph(network: Network, facts: Mapping[str, str]) -> ModelProto | None:
@@ -156,10 +158,18 @@ def _finished(
     outputs: Sizes,
     name: str,
     facts: Mapping[str, str],
+    by_token: Collection[str] = (),
 ) -> ModelProto:
-    """The graph with our inputs and outputs, and nothing told of the code it was traced from."""
+    """The graph with our inputs and outputs, and nothing told of the code it was traced from.
+
+    Outputs `by_token` have a row for each token of a text.
+    """
     values = [
-        helper.make_tensor_value_info(output, TensorProto.FLOAT, [f"rows of {output}", width])
+        helper.make_tensor_value_info(
+            output,
+            TensorProto.FLOAT,
+            [f"rows of {output}", *(["length"] if output in by_token else []), width],
+        )
         for output, width in outputs.items()
     ]
     nodes = model.graph.node

@@ -23,7 +23,7 @@ from bough.model.attention import Bucket, Layout, LayoutTensors, position_bucket
 from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.heads import exported
 from bough.model.network import Network
-from bough.model.routing import READ, RowUse
+from bough.model.routing import READ, WORDS, RowUse
 from bough.plan.plan import Cell
 
 Path = tuple[RowUse, ...]
@@ -42,18 +42,18 @@ class TextsModule(nn.Module):
         }
         self.joined = {t: joined(network, t) for t, task in self.tasks.items() if task.twin}
         self.outputs = list(texts_form(network)[1])
-        tables = {
-            key: cell.position_table()
-            for key, cell in self.cells.items()
-            if isinstance(cell, EmbeddingsModule)
-        }
         self.biases = nn.ParameterDict(
             {
-                key: nn.Parameter(_by_distance(table, self.shape.longest), False)
-                for key, table in tables.items()
-                if table is not None
+                key: nn.Parameter(self._position_table(cell.position_table()), False)
+                for key, cell in self.cells.items()
+                if isinstance(cell, EmbeddingsModule) and cell.relative is not None
             }
         )
+
+    def _position_table(self, table: Tensor) -> Tensor:
+        """As the layers are given it; DeBERTa's find their rows of it without a logarithm."""
+        mpnet = self.shape.network == "bert"
+        return _by_distance(table, self.shape.longest) if mpnet else table.detach()
 
     def forward(self, ids: Tensor, types: Tensor) -> tuple[Tensor, ...]:
         """Token ids and segments [n, length] -> what `outputs` names, each [n, ...]."""
@@ -93,6 +93,8 @@ class TextsModule(nn.Module):
             if self._cls_only(path[:-1]):
                 return states
             texts = states.view(n, length, self.shape.width)
+            if use.cell.name == WORDS:
+                return texts  # every token's: which begin a word, whoever runs the graph knows
             return texts.mean(1) if use.cell.name == "mean" else texts[:, 0]
         module = self.cells[use.cell.key]
         if isinstance(module, EmbeddingsModule):
@@ -116,7 +118,9 @@ class TextsModule(nn.Module):
     def _cls_only(self, path: Path) -> bool:
         """Whether all that come this way read only the first token of the last layer."""
         here = [task for task, other in self.paths.items() if other[: len(path)] == path]
-        return len(path) > self.plan.layers and all(self.tasks[t].pooling != "mean" for t in here)
+        return len(path) > self.plan.layers and all(
+            self.tasks[t].pooling not in ("mean", WORDS) for t in here
+        )
 
 
 class PairsModule(nn.Module):

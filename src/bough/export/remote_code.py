@@ -100,6 +100,8 @@ def output_form(task: Task) -> str:
             return task.loss_name
         case "regress":
             return "number"
+        case "tag":
+            return "tags"
         case _:
             assert_never(task.kind)
 

@@ -26,7 +26,7 @@ from bough.inference.torch_model import MultiTaskModel
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
 from bough.model.transformer import Pooler
-from bough.model.weight_names import CLASSIFIERS, PREFIXES, expected
+from bough.model.weight_names import CLASSIFIERS, PREFIXES, their_tensors
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 from bough.recipe.tasks import Task
@@ -40,6 +40,7 @@ CLASSES = {  # how the names of the family's classes begin
     "distilbert": "DistilBert",
     "mpnet": "MPNet",
     "modernbert": "ModernBert",
+    "deberta-v2": "DebertaV2",
 }
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -50,6 +51,11 @@ SPECIALS = {
 }
 
 
+NO_TAGS = (
+    "a tag task has no form in transformers that answers the same: bough reads a word at its first "
+    "token, cuts words itself and keeps to sequences of tags that stand for spans; take the trunk "
+    "alone (--trunk), or export ONNX"
+)
 TRUST = ", trust_remote_code=True"
 
 
@@ -67,6 +73,8 @@ def write_transformers(
     model = load_torch(source)
     if task is not None and task not in model.tasks:
         raise model.unknown(task)
+    if task is not None and not trunk and model.tasks[task].kind == "tag":
+        raise UserError(NO_TAGS)
     if trunk and task is None:
         raise UserError("--trunk is the trunk of one task; name it with --task")
     with new_folder(folder) as part:
@@ -159,6 +167,8 @@ def _reading(task: Task) -> tuple[str, list[str]]:
             ]
         case "regress":
             return "regression", ["answer = model(**inputs).logits[0, 0].item()"]
+        case "tag":
+            raise UserError(NO_TAGS)
         case _:
             assert_never(task.kind)
 
@@ -198,12 +208,7 @@ def _trunk(network: Network, task: str) -> Tensors:
                     "has no place for"
                 )
         ours |= {f"{step.cell.place}.{name}": t for name, t in merged(network, step)[1].items()}
-    names = expected(replace(network.shape, pooler=False))
-    out: Tensors = {}
-    for name, theirs in names.items():
-        parts = ours[name].chunk(len(theirs))
-        out |= dict(zip(theirs, parts, strict=True))
-    return out
+    return their_tensors(ours, replace(network.shape, pooler=False))
 
 
 def _stock_trunk(network: Network, chosen: str) -> tuple[Tensors, dict[str, Any]]:

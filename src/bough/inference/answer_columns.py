@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
@@ -16,14 +17,21 @@ def names(name: str, task: Task) -> list[str]:
             return [name, f"{name}.score"]
         case "regress":
             return [name]
+        case "tag":
+            return [name]
         case _:
             assert_never(task.kind)
 
 
 def cells(answered: Mapping[str, Answer]) -> dict[str, str | float | None]:
-    """One text's answers by column: a task's label or number, and as TASK.score its probability."""
+    """One text's answers by column: a task's label, number or, as JSON, spans; and as TASK.score
+    the label's probability."""
     out: dict[str, str | float | None] = {}
     for task, answer in answered.items():
+        if answer.spans is not None:
+            plain = answer.plain()["spans"]
+            out[task] = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            continue
         out[task] = answer.label if answer.value is None else answer.value
         if answer.score is not None:
             out[f"{task}.score"] = answer.score
@@ -37,9 +45,9 @@ def columns(answers: Iterable[Mapping[str, Answer]]) -> dict[str, list[Any]]:
         answers: What `model.predict` gives for a list of texts.
 
     Returns:
-        Of each task a column with its labels or numbers, and one `TASK.score` with the labels'
-        probabilities; None where a text was not asked about. `pandas.DataFrame(...)` and
-        `polars.DataFrame(...)` take it as it is.
+        Of each task a column with its labels, numbers or spans (as JSON), and one `TASK.score` with
+        the labels' probabilities; None where a text was not asked about. `pandas.DataFrame(...)`
+        and `polars.DataFrame(...)` take it as it is.
 
     Example:
         >>> model = bough.load("runs/first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -11,19 +11,46 @@ from torch import Tensor
 
 from bough.model.losses import answers
 from bough.recipe.tasks import Task
+from bough.spans.decoding import marked
+from bough.spans.words import Words
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A span of a text that a task has marked.
+
+    Attributes:
+        start: Its first character, counted from 0.
+        end: The character behind its last: `text[start:end]` is the span.
+        label: What it is.
+        score: The probability that just these words are a span of just this label.
+        text: The span itself.
+
+    Example:
+        >>> bough.Entity(7, 12, "place", 0.5, "Paris").label
+        'place'
+    """
+
+    start: int
+    end: int
+    label: str
+    score: float
+    text: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task says about a text: a class with its probabilities, or a number.
+    """What a task says about a text: a class with its probabilities, a number, or spans.
 
     Attributes:
         label: The class, by its name; None where the task answers with a number.
         score: The probability of the label.
         probabilities: Of every class, by its name.
         value: The number, within the label's range; None where the task answers with a class.
+        spans: What a tag task has marked, in the text's order; None where the task marks none.
         cut: The text is longer than the model reads; only its beginning was judged.
-        abstained: The label's probability is below what was asked for, so there is no label.
+        abstained: The label's probability is below what was asked for, so there is no label; or
+            that of a span, which was left out.
 
     Example:
         >>> bough.Answer(value=4.25).plain()
@@ -34,11 +61,17 @@ class Answer:
     score: float | None = None
     probabilities: Mapping[str, float] | None = None
     value: float | None = None
+    spans: tuple[Entity, ...] | None = None
     cut: bool = False
     abstained: bool = False
 
     def unless_below(self, least: float) -> Answer:
-        """The same, but without its label where that has a smaller probability."""
+        """The same, but without its label, or the spans, of a smaller probability."""
+        if self.spans is not None:
+            kept = tuple(span for span in self.spans if not span.score < least)
+            return (
+                self if len(kept) == len(self.spans) else replace(self, spans=kept, abstained=True)
+            )
         if self.score is None or self.score >= least:
             return self
         return replace(self, label=None, abstained=True)
@@ -49,7 +82,9 @@ class Answer:
 
     @property
     def number(self) -> float | None:
-        """What it rests on: the value, or the label's probability, if that is known."""
+        """What it rests on: the value, or the label's probability, or the least of its spans'."""
+        if self.spans is not None:
+            return min((span.score for span in self.spans), default=self.score)
         return self.score if self.value is None else self.value
 
     @property
@@ -58,8 +93,10 @@ class Answer:
         return self.number is None or math.isfinite(self.number)
 
 
-def answers_of(task: Task, outputs: Tensor) -> list[Answer]:
-    """A task's outputs for several texts as answers."""
+def answers_of(
+    task: Task, outputs: Tensor, texts: Sequence[str] = (), words: Sequence[Words] = ()
+) -> list[Answer]:
+    """A task's outputs for several texts as answers; a tag task needs these, and their words."""
     values, probabilities = answers(task, outputs)
     match task.kind:
         case "classify":
@@ -71,6 +108,17 @@ def answers_of(task: Task, outputs: Tensor) -> list[Answer]:
             ]
         case "regress":
             return [Answer(value=value) for value in values.tolist()]
+        case "tag":
+            assert probabilities is not None
+            found = marked(task.tags, probabilities.numpy(), words)
+            if not probabilities.isfinite().all():  # of a model whose weights are broken
+                return [Answer(score=math.nan, spans=())] * len(texts)
+            return [
+                Answer(
+                    spans=tuple(Entity(*s.span, s.score, text[s.span[0] : s.span[1]]) for s in own)
+                )
+                for text, own in zip(texts, found, strict=True)
+            ]
         case _:
             assert_never(task.kind)
 
@@ -82,12 +130,16 @@ def in_words(task: Task) -> str:
             answer = f"{task.classes} classes"
         case "regress":
             answer = "a number from {:g} to {:g}".format(*task.range or (0, 1))
+        case "tag":
+            answer = f"spans, of {task.classes} {'label' if task.classes == 1 else 'labels'}"
         case _:
             assert_never(task.kind)
     return f"a pair, {answer}" if task.paired else answer
 
 
 def _rounded(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_rounded(vars(part)) for part in value]
     if isinstance(value, Mapping):
         return {name: _rounded(share) for name, share in value.items()}
     return round(value, 6) if isinstance(value, float) else value

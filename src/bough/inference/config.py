@@ -46,7 +46,9 @@ class Open(BaseModel):
 class Score(Open):
     """One task's on one split."""
 
-    metric: Literal["accuracy", "f1", "mcc", "pearson", "spearman"]
+    metric: Literal[
+        "accuracy", "f1", "mcc", "pearson", "spearman", "entity_f1", "precision", "recall"
+    ]
     rows: int
     interval: Annotated[list[float], Field(min_length=2, max_length=2)] = []
     accuracy: float = 0
@@ -54,6 +56,9 @@ class Score(Open):
     mcc: float = 0
     pearson: float = 0
     spearman: float = 0
+    entity_f1: float = 0
+    precision: float = 0
+    recall: float = 0
 
     @model_validator(mode="after")
     def _counts(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from bough.errors import UserError
 from bough.inference.input_files import Choice, fitting, readers
 from bough.inference.int8_scores import changes, keep
 from bough.inference.load import load
-from bough.inference.model import WINDOW, Model
+from bough.inference.model import WINDOW, Form, Model
 from bough.inference.torch_model import MultiTaskModel
 from bough.recipe.sources import Source, as_source
 from bough.recipe.tasks import SPLITS, Task
@@ -30,6 +30,7 @@ from bough.runs.console import progress
 from bough.runs.run_dir import Run
 from bough.runs.unchanged import changed_rows
 from bough.scoring.classes import Counts, confusion, most_confused, per_class
+from bough.scoring.entities import per_label
 from bough.scoring.evaluate import predict, read_out, score
 from bough.scoring.metrics import Predictions
 
@@ -44,6 +45,7 @@ class Evaluation:
         scores: As a run's `scores[split]`: each task's metrics under `tasks`, and both means.
         confusion: Of each classify task, rows by true class (down) and answer (across).
         labels: The classes of these tasks, in the order of `confusion`.
+        spans: Of each tag task, precision, recall, F1 and number of spans of each label.
 
     Example:
         >>> found = bough.evaluate("runs/first")
@@ -54,6 +56,7 @@ class Evaluation:
     scores: dict[str, Any]
     confusion: dict[str, Counts]
     labels: dict[str, tuple[str, ...]]
+    spans: dict[str, dict[str, dict[str, float | int]]] = field(default_factory=dict)
 
     @property
     def classes(self) -> dict[str, dict[str, dict[str, float | int]]]:
@@ -68,11 +71,12 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the scores, with each task's classes and its confusion table beside them."""
-        classes = self.classes
+        beside: dict[str, dict[str, Any]] = {
+            name: {"classes": own, "confusion": self.confusion[name].tolist()}
+            for name, own in self.classes.items()
+        } | {name: {"spans": own} for name, own in self.spans.items()}
         tasks = {
-            name: {**scores, "classes": classes[name], "confusion": self.confusion[name].tolist()}
-            if name in classes
-            else scores
+            name: {**scores, **beside.get(name, {})}
             for name, scores in self.scores["tasks"].items()
         }
         return {**self.scores, "tasks": tasks}
@@ -233,7 +237,13 @@ def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
         name: confusion(predicted[name].values, np.asarray(rows[name].labels), len(own))
         for name, own in labels.items()
     }
-    return Evaluation(score(model.tasks, examples, predicted, intervals=True), tables, labels)
+    spans = {
+        name: per_label(predicted[name].values.tolist(), rows[name].labels or [], task.labels or ())
+        for name, task in tasks.items()
+        if task.kind == "tag"
+    }
+    scores = score(model.tasks, examples, predicted, intervals=True)
+    return Evaluation(scores, tables, labels, spans)
 
 
 def _predictions(
@@ -245,7 +255,7 @@ def _predictions(
             model.network, examples, lambda passes: progress(passes, len(passes), "judging")
         )
     return {
-        name: read_out(model.tasks[name], _outputs(model, name, part), examples[name].targets)
+        name: read_out(model.tasks[name], _outputs(model, name, part), examples[name])
         for name, part in rows.items()
     }
 
@@ -256,6 +266,18 @@ def _outputs(model: Model, name: str, rows: Rows) -> Tensor:
     for start in progress(range(0, len(texts), WINDOW), -(-len(texts) // WINDOW), "judging"):
         part = texts[start : start + WINDOW]
         asked = [(name,)] * len(part)
-        numbers, outputs = model.outputs(*model.forms(part, asked), asked)[name]
-        every.append(outputs[np.argsort(numbers)])
+        whole, apart = model.forms(part, asked)
+        numbers, outputs = model.outputs(whole, apart, asked)[name]
+        every.append(_in_order(model.tasks[name], numbers, outputs, whole))
     return torch.cat(every)
+
+
+def _in_order(task: Task, numbers: Sequence[int], outputs: Tensor, whole: Form) -> Tensor:
+    """The outputs as the texts are numbered; a tag task has a row for each of a text's words."""
+    if task.kind != "tag":
+        return outputs[np.argsort(numbers)]
+    words = whole.sequences.words
+    assert words is not None
+    counts = [int(words.counts[whole.places[number][0]]) for number in numbers]
+    parts = outputs.split(counts)
+    return torch.cat([parts[place] for place in np.argsort(numbers)])

@@ -65,6 +65,11 @@ def find(source: str | os.PathLike[str] | Run) -> Path:
         weights = any((candidate / name).is_file() for name in (WEIGHTS_FILE, TEXTS_FILE))
         if weights and (candidate / config.FILE).is_file():
             return candidate
+    if Run(folder).pretrained:
+        raise UserError(
+            f"{folder}: is a pretraining, which answers nothing; train tasks on it: "
+            f"bough train RECIPE --set encoder={folder}"
+        )
     if (folder / "recipe.yaml").is_file():
         raise UserError(
             f"{folder}: no model there yet; go on with the run: bough train --resume {folder}"

@@ -178,13 +178,23 @@ class Model(ABC):
             whole, apart = self.forms(texts, names)
             for task, (numbers, outputs) in self.outputs(whole, apart, names).items():
                 cut = (apart if self.tasks[task].twin else whole).cut
-                said = answers_of(self.tasks[task], outputs)
+                said = self._said(task, outputs, numbers, texts, whole)
                 for number, answer in zip(numbers, said, strict=True):
                     out[number][task] = replace(answer, cut=True) if number in cut else answer
             for answered, wanted in zip(out, names, strict=True):
                 yield {task: answered[task] for task in wanted}
         if fault is not None:
             raise fault
+
+    def _said(
+        self, task: str, outputs: Tensor, numbers: Sequence[int], texts: Sequence[Text], whole: Form
+    ) -> list[Answer]:
+        if self.tasks[task].kind != "tag":
+            return answers_of(self.tasks[task], outputs)
+        index = whole.sequences.words
+        assert index is not None
+        words = [index.words(whole.places[number][0]) for number in numbers]
+        return answers_of(self.tasks[task], outputs, [str(texts[n]) for n in numbers], words)
 
     def chosen(self, tasks: Iterable[str] | str | None) -> tuple[str, ...] | None:
         """The tasks of these names, each once; None for all that fit a text."""
@@ -239,7 +249,8 @@ class Model(ABC):
                 separate = [(word,) for word in words] if twin else [words]
                 places[number] = tuple(range(len(parts), len(parts) + len(separate)))
                 parts += separate
-        sequences, cut = tokenise(parts, self.tokenizer, self.longest)
+        tagging = not twin and any(self.tasks[t].kind == "tag" for names in asked for t in names)
+        sequences, cut = tokenise(parts, self.tokenizer, self.longest, words=tagging)
         long = [n for n, place in places.items() if cut[list(place)].any()] if cut.any() else []
         return Form(sequences, places, frozenset(long))
 
@@ -259,6 +270,11 @@ class Model(ABC):
         name = next(iter(self.tasks)) if task is None else task
         if not isinstance(name, str) or name not in self.tasks:
             raise self.unknown(str(name))
+        if self.tasks[name].kind == "tag" and task is not None:
+            raise UserError(
+                f"task {name!r} reads a vector per word and none of a whole text; leave `task` out "
+                "for the trunk's own"
+            )
         if isinstance(texts, str | tuple):
             one: NDArray[np.float32] = self.encode([texts], task, normalise)[0]
             return one
@@ -282,6 +298,8 @@ class Model(ABC):
         from before, which does not know it."""
         own: OwnPooling | None = (self.facts.get("pooling") or {}).get("name")
         read = self.tasks[task].pooling
+        if read == "words":
+            return own if own != "pooler" or task in self.plan.pooled else "mean"
         assert read != "auto"
         if own == "pooler" and task not in self.plan.pooled:  # the model came without it
             own = read

@@ -71,7 +71,10 @@ class OnnxModel(Model):
             read = self._read(sequences, asked_of)
             for task in tasks:
                 seats = np.array([places[number] for number in numbers[task]])
-                outputs = self._join(task, seats, read) if twin else read[task][seats[:, 0]]
+                if self.tasks[task].kind == "tag":
+                    outputs = _of_words(read[task], sequences, seats[:, 0])
+                else:
+                    outputs = self._join(task, seats, read) if twin else read[task][seats[:, 0]]
                 out[task] = numbers[task], torch.from_numpy(outputs)
         return out
 
@@ -104,6 +107,10 @@ class OnnxModel(Model):
             }
             fetched = names or wanted(self.network, tasks)
             for name, values in zip(fetched, self.texts.run(fetched, feeds), strict=True):
+                if values.ndim == 3:  # a row for each token, as `sequences` has them
+                    tokens, width = len(sequences.ids), values.shape[2]
+                    out.setdefault(name, np.empty((tokens, width), np.float32))[at] = values
+                    continue
                 if name not in out:
                     out[name] = np.empty((len(sequences), values.shape[1]), np.float32)
                 out[name][rows] = values
@@ -120,6 +127,15 @@ class OnnxModel(Model):
                     feeds[f"{name}.{side}"] = read[name][places] if name in needed else nothing
         outputs: Floats = self.pairs.run([task], feeds)[0]
         return outputs
+
+
+def _of_words(read: Floats, sequences: Sequences, chosen: Ints) -> Floats:
+    """The first token's rows of the words of the chosen sequences, one after another."""
+    words = sequences.words
+    assert words is not None
+    index = words.of(chosen)
+    found: Floats = read[np.repeat(sequences.bounds[chosen], index.counts) + index.tokens]
+    return found
 
 
 def load(source: str | Path, threads: int | None = None) -> OnnxModel:

@@ -182,7 +182,8 @@ def untrained_model(
     plan = plan_of(recipe.plan, tasks, encoder.shape)
     network = Network.pretrained(plan, tasks, encoder, recipe.training.seed)
     longest = min(recipe.max_length, encoder.shape.longest)
-    notes = [] if tasks == data.tasks else [f"pooling: {encoder.pooling}"]
+    auto = [t for t in data.tasks.values() if t.pooling == "auto" and t.kind != "tag"]
+    notes = [f"pooling: {encoder.pooling}"] if auto else []
     if plan.pooled and not encoder.weights("pooler"):
         notes.append(f"encoder {encoder.source!r} has no pooler; a fresh one is trained with it")
     if encoder.unused:

@@ -225,6 +225,17 @@ class SegmentAdapters:
     def after(self, y: Tensor) -> Tensor:
         return self._add(y, y, lambda adapter, rows: adapter.after(self.n, rows))
 
+    def each(self, letters: str, x: Tensor, y: Tensor) -> list[Tensor]:
+        out = []
+        for segment in self.segments:
+            added = (adapter.matrix(self.n, letters, x) for adapter in segment.adapters)
+            new = _sum(y, added)
+            out.append(y if new is None else new)
+        return out
+
+    def segment_of(self) -> list[int]:
+        return [number for number, texts in enumerate(self.texts) for _ in range(texts)]
+
     def _add(
         self, y: Tensor, x: Tensor, call: Callable[[AdapterModule, Tensor], Tensor | None]
     ) -> Tensor:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from bough.errors import UserError
 from bough.model.attention import Layout, position_bucket
 from bough.model.dropout import DropoutGenerator
+from bough.model.families.parts import LayerAdapters, LayerModule
 from bough.model.network import Network
-from bough.model.transformer import Layer, LayerAdapters
+from bough.model.transformer import Layer, plain_attention
 from bough.native.answering import (
     DEPTH,
     LANES,
@@ -32,7 +33,7 @@ class AnsweringLayer(Layer):
 
     def __init__(self, layer: Layer, shape: Shape, precision: Precision):
         nn.Module.__init__(self)
-        self.heads, self.activation = layer.heads, layer.activation
+        self.attention, self.heads, self.activation = plain_attention, layer.heads, layer.activation
         for name, part in layer.named_children():
             setattr(self, name, part)
         width = shape.width
@@ -102,10 +103,13 @@ def answer_in(network: Network, precision: str, device: torch.device) -> None:
 def _lacking(network: Network, precision: Precision, device: torch.device) -> str:
     """Why the kernels cannot answer for the network; empty if they can."""
     shape = network.shape
+    layers = [cell for cell in network.cells.values() if isinstance(cell, LayerModule)]
     if device.type != "cpu":
         return f"its kernel is for the cpu, not for {device}"
     if not available(precision):
         return "this machine has no compiler, or its processor no instructions for it"
+    if not all(isinstance(c, Layer) and c.attention is plain_attention for c in layers):
+        return f"an encoder of the family {shape.family} has no kernel"
     if network.plan.adapters:
         return "layers with adapters have no kernel"
     if shape.width % DEPTH or shape.inner % DEPTH or shape.width // shape.heads % LANES:

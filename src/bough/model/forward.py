@@ -27,7 +27,7 @@ from bough.model.attention import Layout, gather_rows
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.frozen_call import FrozenAdapter, call_frozen
-from bough.model.routing import READ, Routing, RowUse, TaskUse
+from bough.model.routing import READ, WORDS, Routing, RowUse, TaskUse
 from bough.model.transformer import mean_of_texts
 from bough.native.norm import wide
 from bough.plan.plan import Cell
@@ -41,7 +41,7 @@ Origin = tuple[str, str]  # key of the embeddings that gave the position bias (M
 
 class Stream(NamedTuple):
     sequence: int
-    length: int  # rows: one per token, a single one once it is read out
+    length: int  # rows: one per token; once it is read out a single one, or one per word
     task_uses: tuple[TaskUse, ...]
     origin: Origin = ("", "")
 
@@ -74,6 +74,7 @@ class PackedForward:
         learning = torch.is_grad_enabled() or dropout is not None
         self.paths = routing.in_training if learning else routing.in_evaluation
         self.first = pack.first
+        self.words = pack.words
         if pack.first:
             self.groups = [
                 self._narrowed(pack.first, _group(start, states)) for start, states in pack.cached
@@ -95,13 +96,15 @@ class PackedForward:
         return self.groups
 
     def vectors(self) -> dict[TaskUse, tuple[Tensor, Tensor]]:
-        """For each task use the vectors of its group, and sequence number -> row there."""
+        """For each task use the vectors of its group, and sequence number -> first row there."""
         out: dict[TaskUse, tuple[Tensor, Tensor]] = {}
         for group in self.groups:
             rows_of: dict[TaskUse, list[tuple[int, int]]] = {}
-            for row, stream in enumerate(group.streams):
+            row = 0
+            for stream in group.streams:
                 for task_use in stream.task_uses:
                     rows_of.setdefault(task_use, []).append((stream.sequence, row))
+                row += stream.length
             for task_use, pairs in rows_of.items():
                 sequences, rows = zip(*pairs, strict=True)
                 index = torch.full((max(sequences) + 1,), -1)
@@ -151,7 +154,7 @@ class PackedForward:
             if isinstance(module, EmbeddingsModule):
                 rows = call(*group.rows.unbind(1), dropout)
                 streams = group.streams
-                if module.position_table() is not None:
+                if module.relative is not None:
                     origin = (use.cell.key, use.grad)
                     streams = tuple(s._replace(origin=origin) for s in streams)
                 return self._narrowed(row, Group(streams, rows))
@@ -171,7 +174,9 @@ class PackedForward:
         streams, poolings = group.streams, self.routing.poolings
         last = row == self.routing.plan.layers
         cls_only = last and all(
-            poolings[task] != "mean" for stream in streams for task, _ in stream.task_uses
+            poolings[task] not in ("mean", WORDS)
+            for stream in streams
+            for task, _ in stream.task_uses
         )
         origins = tuple(s.origin for s in streams if s.origin[0])
         layout = self._layout(streams, origins, len(group.rows))
@@ -196,7 +201,6 @@ class PackedForward:
         embeddings = self.cells[key]
         assert isinstance(embeddings, EmbeddingsModule)
         table = embeddings.position_table()
-        assert table is not None
         return table.detach() if grad else table
 
     def _adapters(self, row: int, streams: Sequence[Stream]) -> SegmentAdapters | None:
@@ -212,6 +216,8 @@ class PackedForward:
         return FrozenAdapter(module) if frozen else module
 
     def _read(self, pooling: str, group: Group) -> Group:
+        if pooling == WORDS:
+            return self._read_words(group)
         layout = self._layout(group.streams)
         if pooling == "mean":
             rows = mean_of_texts(group.rows, layout)
@@ -220,6 +226,17 @@ class PackedForward:
         else:
             rows = group.rows[layout.on(group.rows.device).starts]
         return Group(_read_out(group.streams), wide(rows))
+
+    def _read_words(self, group: Group) -> Group:
+        """The first token of each word, of sequences that may have none."""
+        places, streams, start = [], [], 0
+        for stream in group.streams:
+            words = self.words[stream.sequence] if self.words else ()
+            places += [start + token for token in words]
+            streams.append(stream._replace(length=len(words)))
+            start += stream.length
+        index = torch.tensor(places, dtype=torch.long, device=group.rows.device)
+        return Group(tuple(streams), group.rows[index])
 
 
 def _group(start: int, states: CachedStates) -> Group:

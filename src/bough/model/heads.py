@@ -175,6 +175,12 @@ def import_sizes(reader: str, sources: Sequence[str], tasks: Mapping[str, Task],
     pair source needs a reader of the same form. `imports` has what the sources import themselves.
     """
     task = tasks[reader]
+    for name in (reader, *sources) if sources else ():
+        if tasks[name].kind == "tag":
+            raise UserError(
+                f"task {name!r} answers word by word and the others once for a text, so it can "
+                "neither read them nor be read; leave it out of `feed`"
+            )
     if sources and task.head.startswith("cosine") and task.fusion == "attention":
         raise UserError(
             f"task {reader!r}: head {task.head!r} adds what it reads to its own number and cannot "

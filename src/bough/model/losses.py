@@ -1,10 +1,11 @@
 """What a wrong answer costs, and what the outputs say: how a head's numbers are read.
 
 Outputs are `[n, task.outputs]`; targets are class indices or real values in the task's own range,
-`[n]`. What the numbers mean is their form, decided by the task's kind and its loss. Every loss is
-the plain mean over examples, so the parts of a batch add up to the whole in proportion to their
-sizes. Real labels are brought to [0, 1] inside, where no task's loss drowns another's; answers come
-back in the label's own range.
+`[n]`. A tag task's outputs are those of all words, `[words, task.outputs]`, and its targets the
+tags of each text's, `[n, most words]`. What the numbers mean is their form, decided by the task's
+kind and its loss. Every loss is the plain mean over examples, so the parts of a batch add up to the
+whole in proportion to their sizes. Real labels are brought to [0, 1] inside, where no task's loss
+drowns another's; answers come back in the label's own range.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ def loss(
     divided by the number of examples, not by the weights met: else a batch of one class would
     cost the same whatever the weight.
     """
-    if outputs.shape != (len(targets), task.outputs) or targets.ndim != 1 or len(targets) == 0:
+    rows = int((targets >= 0).sum()) if task.kind == "tag" else len(targets)
+    ndim = 2 if task.kind == "tag" else 1
+    if outputs.shape != (rows, task.outputs) or targets.ndim != ndim or len(targets) == 0:
         raise ValueError(
             f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} do not fit: "
-            f"expected [n, {task.outputs}] and [n], n > 0"
+            f"expected [{rows}, {task.outputs}] and {'[n, words]' if ndim == 2 else '[n]'}, n > 0"
         )
     each = output_form(task).losses(_single(outputs), targets)
     if class_weights is not None:
@@ -110,6 +113,8 @@ def output_form(task: Task) -> OutputForm:
             return forms[task.loss_name](task)
         case "regress":
             return Number(task)
+        case "tag":
+            return Tags(task)
         case _:
             assert_never(task.kind)
 
@@ -205,6 +210,25 @@ class Share(ClassForm):
         return outputs.clamp(0, 1)
 
 
+# --- tags of words -------------------------------------------------------------------------------
+
+
+class Tags(Softmax):
+    """A logit for each tag, word by word; `spans.decoding` makes spans of them."""
+
+    @property
+    def ignorant_loss(self) -> float:
+        return math.log(self.task.outputs)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Of each text, the mean over its words; a text without any costs nothing."""
+        there = targets >= 0
+        text = there.nonzero()[:, 0]
+        each = super().losses(outputs, targets[there].long())
+        sums = each.new_zeros(len(targets)).index_add(0, text, each)
+        return sums / there.sum(1).clamp(min=1)
+
+
 # --- numbers -------------------------------------------------------------------------------------
 
 
@@ -229,6 +253,9 @@ class Number(OutputForm):
                 return F.mse_loss(outputs[:, 0], truth, reduction="none")
             case "mae":
                 return F.l1_loss(outputs[:, 0], truth, reduction="none")
+            case "pearson":
+                squares = F.mse_loss(outputs[:, 0], truth, reduction="none")
+                return squares + _uncorrelated(outputs[:, 0], truth)
             case _:
                 return F.huber_loss(outputs[:, 0], truth, reduction="none", delta=_HUBER)
 
@@ -246,6 +273,13 @@ class Number(OutputForm):
 def tempered(probabilities: Tensor, temperature: float) -> Tensor:
     """The probabilities at this temperature: their order is the same."""
     return (probabilities.clamp(min=SMALLEST).log() / temperature).softmax(1)
+
+
+def _uncorrelated(predicted: Tensor, truth: Tensor) -> Tensor:
+    """Terms whose mean is 1 - r, Pearson's of these examples; nearly 1 where one is constant."""
+    a, b = (x - x.mean() for x in (predicted, truth))
+    spread = (a.square().mean() * b.square().mean()).clamp(min=1e-6).sqrt()
+    return 1 - a * b / spread
 
 
 def _binary(logits: Tensor, truth: Tensor, smoothing: float) -> Tensor:

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 
 from bough.data.packing import Pack
 from bough.model import adapters
+from bough.model.attention import gather_rows
 from bough.model.dropout import DropoutGenerator
 from bough.model.families import build
+from bough.model.families.parts import EmbeddingsModule
 from bough.model.forward import PackedForward
 from bough.model.frozen_call import call_frozen
 from bough.model.heads import Cosine, Dense, Head, exported, import_sizes
@@ -92,7 +94,8 @@ class Network(nn.Module):
         sequence_index: Mapping[str, Tensor],
         dropout: DropoutGenerator | None = None,
     ) -> dict[str, Tensor]:
-        """Each task's outputs for its examples, [n, outputs].
+        """Each task's outputs for its examples, [n, outputs]; of a tag task for all words of its
+        examples, one example after another.
 
         `sequence_index` has each example's sequences in the pack, task -> [n, 1 or 2]. Several
         tasks may name the same sequence; what they share is computed once.
@@ -106,7 +109,7 @@ class Network(nn.Module):
         trunk.run()
         vectors = trunk.vectors()
         return {
-            task: self._outputs(task, sequences, vectors, dropout)
+            task: self._outputs(task, sequences, vectors, pack, dropout)
             for task, sequences in sequence_index.items()
         }
 
@@ -126,6 +129,7 @@ class Network(nn.Module):
         consumer: str,
         sequences: Tensor,
         vectors: Mapping[TaskUse, tuple[Tensor, Tensor]],
+        pack: Pack,
         dropout: DropoutGenerator | None,
     ) -> Tensor:
         """The outputs of a task's head on its examples, those that it reads computed first."""
@@ -133,7 +137,11 @@ class Network(nn.Module):
 
         def call_head(task: str, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
             rows, index = vectors[task, consumer]
-            inputs = [rows[index[sequences[:, column]].to(rows.device)] for column in columns]
+            firsts = [index[sequences[:, column]] for column in columns]
+            if self.tasks[task].kind == "tag":  # each word's, text after text
+                counts = [len(pack.words[n]) if pack.words else 0 for n in sequences[:, 0].tolist()]
+                firsts = [gather_rows(firsts[0].tolist(), counts)]
+            inputs = [rows[first.to(rows.device)] for first in firsts]
             imported = [
                 value
                 for read in self.plan.reading(task)
@@ -195,6 +203,10 @@ class Network(nn.Module):
             cell: [(n, p) for n, p in self.cells[cell.key].named_parameters() if p.requires_grad]
             for cell in self.plan.users()
         }
+
+    def lookups(self) -> list[nn.Embedding]:
+        """The tables of words: a batch reads few rows of them, and nothing else."""
+        return [module.words for module in self.modules() if isinstance(module, EmbeddingsModule)]
 
     def only(self, task: str) -> Network:
         """This task, and what it reads, as a model of its own."""

@@ -71,7 +71,8 @@ def find(name: str) -> Path:
         return minilm()
     folder = os.path.expanduser(name)
     if os.path.isdir(folder):  # which is false for what can be no name; Path would raise
-        return Path(folder)
+        left = Path(folder) / "encoder"  # by a pretraining
+        return left if (left / "config.json").is_file() else Path(folder)
     if os.path.isfile(folder):
         raise UserError(f"encoder {name!r} is a file; give the folder it is in")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):

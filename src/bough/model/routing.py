@@ -13,7 +13,8 @@ from bough.plan.plan import Cell, Plan
 
 TaskUse = tuple[str, str]  # (task, consumer)
 Grad = Literal["", "stop", "through"]  # learns; no gradient; a gradient past frozen weights
-READ = "read"  # the row in which a sequence's states become one vector
+READ = "read"  # the row in which a sequence's states become one vector, or one per word
+WORDS = "words"  # what is read there by tasks that mark spans; the others read `mean` or `cls`
 
 
 class RowUse(NamedTuple):
@@ -55,7 +56,8 @@ class Routing:
             )
             for step in self.plan.path(task)
         }
-        uses[READ] = RowUse(Cell(READ, "mean" if self.poolings[task] == "mean" else "cls"))
+        pooling = self.poolings[task]
+        uses[READ] = RowUse(Cell(READ, pooling if pooling in ("mean", WORDS) else "cls"))
         return [uses.get(row, RowUse(None)) for row in self.rows]
 
     def _path_for(self, task: str, consumer: str) -> list[RowUse]:

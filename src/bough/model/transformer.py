@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from bough.model.attention import Layout, self_attention, unchanged
 from bough.model.dropout import DropoutGenerator, drop, scale
-from bough.model.families.parts import EmbeddingsModule, LayerAdapters, LayerModule
+from bough.model.families.parts import Attention, EmbeddingsModule, LayerAdapters, LayerModule
 from bough.native.linear import Activation, RowLinear, gelu
 from bough.native.norm import norm_of_sum, wide
 from bough.plan.encoder_shape import Shape
@@ -43,8 +43,9 @@ class Embeddings(EmbeddingsModule):
         x = drop(self.norm(x), dropout)
         return x if self.project is None else self.project(x)
 
-    def position_table(self) -> Tensor | None:
-        return None if self.relative is None else self.relative.weight
+    def position_table(self) -> Tensor:
+        assert self.relative is not None
+        return self.relative.weight
 
 
 ACTIVATION: dict[str, Activation] = {
@@ -55,6 +56,20 @@ ACTIVATION: dict[str, Activation] = {
 }
 
 
+def plain_attention(
+    h: Tensor,
+    first: Tensor | None,
+    qkv: nn.Linear,
+    layout: Layout,
+    heads: int,
+    dropout: DropoutGenerator | None,
+    adapters: LayerAdapters | None,
+) -> Tensor:
+    """BERT's: [tokens, d] -> [tokens, d], or with `first` [texts, d]."""
+    matrix = unchanged if adapters is None else adapters.matrix
+    return self_attention(h, first, qkv, layout, heads, dropout, matrix)
+
+
 class Layer(LayerModule):
     """Attention and feed-forward, each with residual and norm: [tokens, d] -> [tokens, d].
 
@@ -62,9 +77,10 @@ class Layer(LayerModule):
     which reads [CLS] needs of the last layer.
     """
 
-    def __init__(self, shape: Shape):
+    def __init__(self, shape: Shape, attention: Attention = plain_attention):
         super().__init__()
         d = shape.width
+        self.attention = attention
         self.heads = shape.heads
         self.activation = ACTIVATION[shape.activation]
         self.qkv = RowLinear(d, 3 * d)
@@ -84,7 +100,7 @@ class Layer(LayerModule):
     ) -> Tensor:
         first = h[layout.on(h.device).starts] if cls_only else None
         matrix = unchanged if adapters is None else adapters.matrix
-        mixed = self_attention(h, first, self.qkv, layout, self.heads, dropout, matrix)
+        mixed = self.attention(h, first, self.qkv, layout, self.heads, dropout, adapters)
         x = h if first is None else first
         m = add_and_norm(x, matrix("o", mixed, self.out(mixed)), dropout, self.norm1)
         up = matrix("i", m, self.up(m))

@@ -52,6 +52,14 @@ MPNET_LAYER: Names = {
     "out": "encoder.layer.{n}.attention.attn.o",
     "norm1": "encoder.layer.{n}.attention.LayerNorm",
 }
+DEBERTA_LAYER: Names = {
+    **BERT_LAYER,
+    "qkv": (
+        "encoder.layer.{n}.attention.self.query_proj",
+        "encoder.layer.{n}.attention.self.key_proj",
+        "encoder.layer.{n}.attention.self.value_proj",
+    ),
+}
 MODERNBERT_LAYER: Names = {
     "qkv": "layers.{n}.attn.Wqkv",
     "out": "layers.{n}.attn.Wo",
@@ -70,18 +78,29 @@ BERT_EMBEDDINGS: Names = {
     "relative": "encoder.relative_attention_bias",
 }
 MODERNBERT_EMBEDDINGS: Names = {"words": "embeddings.tok_embeddings", "norm": "embeddings.norm"}
+DEBERTA_EMBEDDINGS: Names = {
+    "words": "embeddings.word_embeddings",
+    "norm": "embeddings.LayerNorm",
+    "relative": "encoder.rel_embeddings",
+    "relative_norm": "encoder.LayerNorm",
+}
 POOLER: Names = {"dense": "pooler.dense"}
 # What checkpoints with a task head on top put before the encoder's names.
 PREFIXES = {
     **{family: f"{family}." for family in FAMILIES},
     **dict.fromkeys(("xlm-roberta", "camembert"), "roberta."),
     "modernbert": "model.",
+    "deberta-v2": "deberta.",
 }
-EMBEDDINGS = dict.fromkeys(FAMILIES, BERT_EMBEDDINGS) | {"modernbert": MODERNBERT_EMBEDDINGS}
+EMBEDDINGS = dict.fromkeys(FAMILIES, BERT_EMBEDDINGS) | {
+    "modernbert": MODERNBERT_EMBEDDINGS,
+    "deberta-v2": DEBERTA_EMBEDDINGS,
+}
 LAYERS = dict.fromkeys(FAMILIES, BERT_LAYER) | {
     "distilbert": DISTILBERT_LAYER,
     "mpnet": MPNET_LAYER,
     "modernbert": MODERNBERT_LAYER,
+    "deberta-v2": DEBERTA_LAYER,
 }
 
 
@@ -124,6 +143,14 @@ def expected(shape: Shape) -> dict[str, tuple[str, ...]]:
         theirs = names[where][part]
         stacked = (theirs,) if isinstance(theirs, str) else theirs
         out[ours] = tuple(f"{t.format(n=int(number or 1) - 1)}.{kind}" for t in stacked)
+    return out
+
+
+def their_tensors(ours: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
+    """Our tensors under the checkpoint's names, without the model's prefix; parts are views."""
+    out: dict[str, Tensor] = {}
+    for name, theirs in expected(shape).items():
+        out |= dict(zip(theirs, ours[name].chunk(len(theirs)), strict=True))
     return out
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bough.plan.encoder_shape import Shape
+from bough.plan.family_settings import deberta_distances
 from bough.plan.plan import Adapter, Cell, Plan, Step
 
 
@@ -171,6 +172,11 @@ def _step(step: Step, shape: Shape, length: int, rows: int) -> int:
         return d * d
     products = 2 * length * d * d + rows * (2 * d * d + d * (shape.up + shape.inner))
     products += 2 * d * _pairs(length, rows, shape.reach(int(number)))
+    if shape.network == "deberta":
+        # Of each distance a query and a key; tokens with every distance there can be, or, where
+        # only the first one asks, each with its own.
+        distances = deberta_distances(shape.relative, length, shape.longest)
+        products += 2 * distances * d * d + 2 * d * length * (2 * length if rows == length else 1)
     for adapter, _ in step.adapters:
         s = adapter.size
         if adapter.kind == "pal":

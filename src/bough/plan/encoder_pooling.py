@@ -29,6 +29,7 @@ WITHOUT_POOLER: Mapping[str, tuple[OwnPooling, str]] = {
     "electra": ("mean", "it was trained to judge every token, and [CLS] no more than others"),
     "distilbert": ("mean", "it was distilled without a task on [CLS]"),
     "mpnet": ("mean", "sentence encoders of this family read the mean"),
+    "deberta-v2": ("cls", "[CLS] is what its authors fine-tune"),
     "modernbert": ("mean", "its local layers keep the ends of a long text from [CLS]"),
 }
 # sentence-transformers' name of a mode -> the nearest that we have; the last token has none.
@@ -64,6 +65,8 @@ class EncoderPooling:
     def _resolved(self, name: str, task: Task) -> Task:
         if task.pooling != "auto":
             return task
+        if task.kind == "tag":
+            return task.model_copy(update={"pooling": "words"})
         if self.name is None:
             raise UserError(
                 f"tasks.{name}.pooling: auto cannot be told, {self.reason}; set mean, cls or pooler"

@@ -1,8 +1,8 @@
 """The sizes of an encoder, read from its `config.json`, and which families bough can run.
 
 Most families are one network (Vaswani et al., with the norm after each half-layer) under different
-names, so a family is data: here its settings, in `model.weight_names` its tensors. ModernBERT is
-another network: it has further settings (`family_settings`) and layers of its own
+names, so a family is data: here its settings, in `model.weight_names` its tensors. ModernBERT and
+DeBERTa are other networks: they have further settings (`family_settings`) and modules of their own
 (`model.families`).
 """
 
@@ -17,7 +17,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool
 
 from bough.errors import UserError, shorten
-from bough.plan.family_settings import read_modernbert, write_modernbert
+from bough.plan.family_settings import (
+    read_deberta,
+    read_modernbert,
+    write_deberta,
+    write_modernbert,
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Family:
     pooler: bool  # its encoder comes with a pooler
     config: Mapping[str, str]  # our setting -> its key, where it is not BERT's
     eps: float = 1e-12  # where its config says none
-    network: Literal["bert", "modernbert"] = "bert"  # whose embeddings and layers it has
+    network: Literal["bert", "modernbert", "deberta"] = "bert"  # whose embeddings and layers it has
 
 
 RENAMED_BY_DISTILBERT = {
@@ -49,6 +54,7 @@ FAMILIES: Mapping[str, Family] = {
     "electra": Family(True, 0, False, {"embedding": "embedding_size"}),
     "distilbert": Family(False, 0, False, RENAMED_BY_DISTILBERT),
     "mpnet": Family(False, 2, True, {}),
+    "deberta-v2": Family(False, 0, False, {}, 1e-7, "deberta"),  # DeBERTa-v3's name, too
     "modernbert": Family(False, 0, False, RENAMED_BY_MODERNBERT, 1e-5, "modernbert"),
 }
 # Families that could be read and are not, and why.
@@ -94,7 +100,7 @@ class Shape:
     # or, without a table, how many tokens the encoder was made for
     types: Count  # 0: none
     embedding: Size  # width of the word vectors; differs from `width` in small ELECTRA models
-    relative: Count  # buckets of relative positions (MPNet), 0: none
+    relative: Count  # buckets of relative positions (MPNet, DeBERTa), 0: none
     activation: str
     eps: Annotated[float, Field(ge=0, lt=1)]
     pooler: StrictBool = True  # the pretrained encoder has one
@@ -130,6 +136,8 @@ class Shape:
         e = self.embedding
         if self.network == "modernbert":
             return (self.vocabulary + 1) * e
+        if self.network == "deberta":
+            return (self.vocabulary + self.relative + 4) * e
         tables = (self.vocabulary + self.positions + self.types) * e + 2 * e
         project = (e + 1) * self.width if e != self.width else 0
         return tables + project + self.relative * self.heads
@@ -201,20 +209,21 @@ class Shape:
         if not isinstance(eps, float | int) or not 0 <= eps < 1:
             raise UserError(f"{where}: {keys['eps']} is {shorten(eps)}; expected a small number")
         sizes: dict[str, Any] = {setting: whole(keys[setting]) for setting in SIZES}
-        further = (
-            read_modernbert(config, sizes["layers"], where)
-            if family.network == "modernbert"
-            else {}
-        )
+        further: dict[str, Any] = {}
+        if name == "mpnet":
+            further = {"relative": whole("relative_attention_num_buckets", 32)}
+        elif family.network == "modernbert":
+            further = read_modernbert(config, sizes["layers"], where)
+        elif family.network == "deberta":
+            further = read_deberta(config, sizes, where)
         shape = cls(
             family=name,
             **sizes,
             types=whole("type_vocab_size", 2) if family.types else 0,
-            relative=whole("relative_attention_num_buckets", 32) if name == "mpnet" else 0,
             activation=config.get(keys["activation"], "gelu"),
             eps=float(eps),
             pooler=family.pooler,
-            **further,
+            **{"relative": 0} | further,
         )
         for _, problem in shape.problems():
             raise UserError(f"{where}: {problem}")
@@ -234,6 +243,8 @@ class Shape:
             yield "heads", f"width {self.width} is not a multiple of {self.heads} heads"
         if self.network == "modernbert":
             yield from self._rotary_problems()
+        if self.network == "deberta" and (self.relative < 4 or self.relative % 2):
+            yield "relative", f"relative is {self.relative}; expected an even number from 4 on"
         if self.activation not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             yield "activation", f"activation {shorten(self.activation)} is not one of {known}"
@@ -258,12 +269,14 @@ class Shape:
             out[keys[setting]] = getattr(self, setting)
         if family.types:
             out["type_vocab_size"] = self.types
-        if self.relative:
+        if self.family == "mpnet":
             out["relative_attention_num_buckets"] = self.relative
         if self.family != "distilbert":
             out[keys["eps"]] = self.eps
         if self.network == "modernbert":
             out |= write_modernbert(vars(self))
+        if self.network == "deberta":
+            out |= write_deberta(vars(self))
         if self.offset:
             out |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
         return out

@@ -5,6 +5,7 @@ What such a config can say and no known checkpoint does is refused, not guessed 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,6 +65,58 @@ def write_modernbert(settings: Mapping[str, Any]) -> Settings:
         "global_rope_theta": settings["theta"],
         "local_rope_theta": settings["local_theta"],
     }
+
+
+# What DeBERTa-v3 is among all that a config of this family can say, and what transformers takes
+# where the config says nothing.
+DEBERTA_V3: Mapping[str, tuple[Any, Any]] = {
+    "relative_attention": (True, False),
+    "share_att_key": (True, False),
+    "norm_rel_ebd": ("layer_norm", "none"),
+    "position_biased_input": (False, True),
+    "type_vocab_size": (0, 0),
+    "conv_kernel_size": (0, 0),
+}
+
+
+def read_deberta(config: Mapping[str, Any], sizes: Mapping[str, int], where: str) -> Settings:
+    """The buckets of distances, as many to either side."""
+    for key, (wanted, absent) in DEBERTA_V3.items():
+        _expect(config, where, key, wanted, absent)
+    kinds = config.get("pos_att_type")
+    parts = kinds.split("|") if isinstance(kinds, str) else kinds
+    if not isinstance(parts, list) or sorted(str(part).strip() for part in parts) != ["c2p", "p2c"]:
+        raise UserError(
+            f"{where}: pos_att_type is {shorten(kinds)}; of this family bough runs encoders with "
+            "'p2c|c2p' there"
+        )
+    furthest = config.get("max_relative_positions", -1)
+    for key, value, wanted in (
+        ("max_relative_positions", furthest, sizes["positions"]),
+        ("embedding_size", config.get("embedding_size", -1), sizes["width"]),
+    ):
+        if value not in (-1, None, wanted):
+            raise UserError(f"{where}: {key} is {shorten(value)}; expected {wanted}, or none")
+    return {"relative": 2 * _number(config, where, "position_buckets", -1)}
+
+
+def write_deberta(settings: Mapping[str, Any]) -> Settings:
+    return {
+        **{key: wanted for key, (wanted, _) in DEBERTA_V3.items()},
+        "pos_att_type": ["p2c", "c2p"],
+        "position_buckets": settings["relative"] // 2,
+        "max_relative_positions": -1,
+        "pad_token_id": 0,
+    }
+
+
+def deberta_distances(relative: int, length: int, furthest: int) -> int:
+    """How many of the buckets of distances texts of this length have a use for."""
+    middle = far = relative // 4
+    if length > middle:
+        steps = math.log(length / middle) / math.log((furthest - 1) / middle) * (middle - 1)
+        far += math.ceil(steps)
+    return min(2 * min(length, far) + 1, relative)
 
 
 def _theta(config: Mapping[str, Any], rotary: Any, key: str, default: float, where: str) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["classify", "regress"]
+Kind = Literal["classify", "regress", "tag"]
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,17 @@ KINDS: Mapping[Kind, KindRules] = {
     ),
     "regress": KindRules(
         answer="a number in a range",
-        losses=("mse", "mae", "huber"),
+        losses=("mse", "mae", "huber", "pearson"),
         metrics=("pearson", "spearman"),
         keys=("range",),
         found="range",
+    ),
+    "tag": KindRules(
+        answer="spans of the text with their labels",
+        losses=("ce",),
+        metrics=("entity_f1", "precision", "recall"),
+        keys=("labels", "label_values", "smoothing", "temperature", "scheme"),
+        found="labels",
     ),
 }
 OWN_KEYS = tuple(dict.fromkeys(key for rules in KINDS.values() for key in rules.keys))

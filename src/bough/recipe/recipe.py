@@ -22,11 +22,12 @@ from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
 from bough.recipe import methods, yaml
+from bough.recipe.pretraining import Pretraining
 from bough.recipe.raw_settings import RawSettings, escaped, mapped, unresolved
 from bough.recipe.sources import Hub, Limit
 from bough.recipe.tasks import SPLITS, Task
 from bough.recipe.teacher import FORMS, Teacher
-from bough.recipe.training import SELECTORS, Distil, Phase, Training
+from bough.recipe.training import SELECTORS, Distil, Phase, Smart, Training
 from bough.recipe.validation import TASK_NAME, Consistent
 from bough.user_paths import place
 
@@ -84,6 +85,9 @@ class Recipe(Consistent):
     )
     threads: int | None = Field(None, ge=1, description="CPU threads; null takes what is free.")
     training: Training = Field(default_factory=Training, description="How the weights are learned.")
+    pretraining: Pretraining | None = Field(
+        None, description="What `bough pretrain` does; `bough train` does not look at it."
+    )
 
     _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found
     _data_origin: str = PrivateAttr("the recipe")  # where `data` was set, for the same case
@@ -261,6 +265,17 @@ class Recipe(Consistent):
             except UserError as error:
                 yield ("training", key), str(error)
         lengths = [k for k in ("steps", "tokens", "minutes") if getattr(self.training, k)]
+        for number, phase in enumerate(self.training.phases):
+            for name in phase.tasks or ():
+                if name not in self.tasks:
+                    names = f"{listed(list(self.tasks))}{nearest(name, self.tasks)}"
+                    problem = f"there is no task {name!r}, only {names}"
+                    yield ("training", "phases", number, "tasks"), problem
+            if phase.tasks and not any(self.task_weights().get(name) for name in phase.tasks):
+                problem = "every task of it has weight 0; nothing would be learned"
+                yield ("training", "phases", number, "tasks"), problem
+        if self.training.ema and self.training.swa:
+            yield ("training", "swa"), "`ema` averages the weights already; keep one of the two"
         if self.training.phases and lengths:
             problem = f"phases have their own lengths; leave `{lengths[0]}` out"
             yield ("training", lengths[0]), problem
@@ -283,7 +298,7 @@ def schema() -> dict[str, Any]:
 
 def _variables(path: yaml.Path) -> Literal["fill", "refuse"]:
     match path:
-        case ("encoder" | "data",):
+        case ("encoder" | "data",) | ("pretraining", "start" | "files", *_):
             return "fill"
         case ("tasks", _, split) | ("tasks", _, split, "hub") if split in SPLITS:
             return "fill"
@@ -310,6 +325,10 @@ def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:
             return Training.model_fields
         case ("training", "distil"):
             return Distil.model_fields
+        case ("training", "smart"):
+            return Smart.model_fields
         case ("training", "phases", _):
             return Phase.model_fields
+        case ("pretraining",):
+            return Pretraining.model_fields
     return None

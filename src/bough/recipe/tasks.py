@@ -18,13 +18,16 @@ from bough.recipe.labels import Classes, ClassWeights, NamedClasses
 from bough.recipe.sources import Limit, Source
 from bough.recipe.teacher import Teachers, Texts
 from bough.recipe.validation import Consistent, one_or_several
+from bough.spans.schemes import Scheme, SchemeName
 
 Pair = Literal["joint", "twin"]
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
-Pooling = Literal["auto", "pooler", "cls", "mean"]
+Pooling = Literal["auto", "pooler", "cls", "mean", "words"]
 Head = Literal["linear", "mlp", "cosine", "cosine-linear", "cosine-sigmoid"]
-Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "ordinal"]
-Metric = Literal["auto", "accuracy", "f1", "mcc", "pearson", "spearman"]
+Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "pearson", "ordinal"]
+Metric = Literal[
+    "auto", "accuracy", "f1", "mcc", "pearson", "spearman", "entity_f1", "precision", "recall"
+]
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
@@ -109,7 +112,7 @@ class Task(Consistent):
     pooling: Pooling = Field(
         "auto",
         description="How the trunk's states become one vector per text; auto is what the encoder "
-        "was made for.",
+        "was made for. A tag task reads a vector per word.",
     )
     head: Head = Field("linear", description="What turns that vector into an answer.")
     depth: int = Field(3, ge=1, description="Linear layers of an mlp head.")
@@ -127,6 +130,11 @@ class Task(Consistent):
     )
     loss: Loss = Field(
         "auto", description="The loss; auto is bce for two classes, ce for more, mse for numbers."
+    )
+    scheme: SchemeName = Field(
+        "bio",
+        description="The tags that a tag task's head tells apart: begin and inside (bio), or end "
+        "and single word, too (bioes); files may have any.",
     )
     smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing of a classify task.")
     class_weights: ClassWeights | None = Field(
@@ -157,7 +165,11 @@ class Task(Consistent):
     @classmethod
     def _take_names_apart(cls, settings: Any) -> Any:
         """`labels: {0: negative}` is the class `negative`, which files write as 0."""
-        labels = settings.get("labels") if isinstance(settings, Mapping) else None
+        if not isinstance(settings, Mapping):
+            return settings
+        if settings.get("kind") == "tag":  # as CoNLL files have them
+            settings = {"text": "text", "label": "spans", **settings}
+        labels = settings.get("labels")
         if not isinstance(labels, Mapping):
             return settings
         return {**settings, "labels": [*labels.values()], "label_values": [*labels]}
@@ -204,6 +216,8 @@ class Task(Consistent):
                 return "bce" if self.classes == 2 else "ce"
             case "regress":
                 return "mse"
+            case "tag":
+                return "ce"
             case _:
                 assert_never(self.kind)
 
@@ -213,8 +227,15 @@ class Task(Consistent):
         return self.rules.metrics[0] if self.metric == "auto" else self.metric
 
     @property
+    def tags(self) -> Scheme:
+        """What a tag task's head tells apart; asked once the labels are known."""
+        return Scheme(self.scheme, self.labels or ())
+
+    @property
     def outputs(self) -> int:
-        """How many numbers the head gives."""
+        """How many numbers the head gives; a tag task's for each word."""
+        if self.kind == "tag":
+            return len(self.tags)
         match self.loss_name:
             case "ce":
                 return self.classes
@@ -246,6 +267,7 @@ class Task(Consistent):
                 others = kinds_with(key)
                 so = f"this is for {listed(others)} tasks"
                 yield key, f"{so}; leave it out, or set `kind: {others[0]}`"
+        yield from self._tag_problems()
         yield from self._range_problems()
         yield from self._class_problems()
         if self.head.startswith("cosine") and not self.twin:
@@ -257,6 +279,18 @@ class Task(Consistent):
             yield "features", "this is for pairs with `pair: twin`; set that, or leave it out"
         if len(set(self.features)) < len(self.features):
             yield "features", f"one is named twice in {', '.join(self.features)}"
+
+    def _tag_problems(self) -> Iterator[tuple[str, str]]:
+        if self.kind != "tag":
+            if self.pooling == "words":
+                yield "pooling", "'words' is for tag tasks; take auto, pooler, cls or mean"
+            return
+        if self.paired:
+            yield "text", "a tag task marks one text; name one column"
+        if self.teacher:
+            yield "teacher", "a tag task answers word by word, which no teacher does; leave it out"
+        if self.pooling not in ("auto", "words"):
+            yield "pooling", f"{self.pooling!r} makes one vector of a text; a tag task reads words"
 
     def _range_problems(self) -> Iterator[tuple[str, str]]:
         if self.range is not None and not self.range[0] < self.range[1]:
@@ -274,7 +308,7 @@ class Task(Consistent):
             yield "labels", f"{repeated[0]!r} is there twice; every class needs its own name"
         if "" in labels:
             yield "labels", "one name is empty; every class needs one"
-        if len(labels) < 2:
+        if len(labels) < 2 and self.kind != "tag":
             yield "labels", f"a {self.kind} task needs two or more classes, not {len(labels)}"
         if self.loss in ("bce", "mse") and len(labels) != 2:
             reason = f"{self.loss!r} is for two classes and here are {len(labels)}"

@@ -18,12 +18,19 @@ def _moment(value: object) -> object:
     raise ValueError("expected epoch, or a number of steps of at least 1")
 
 
+Moment = Annotated[Literal["epoch"] | int, BeforeValidator(_moment)]
+"""When something is done: at the end of every epoch, or every so many steps."""
+
+
 class Phase(BaseModel):
     """One stretch of training; what is left out is as in `training`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     frozen: bool = Field(False, description="Hold the trunk fixed: only the heads learn.")
+    tasks: tuple[str, ...] | None = Field(
+        None, min_length=1, description="The tasks that learn in it; left out, all of them."
+    )
     epochs: int | None = Field(None, ge=1, description="Length in epochs.")
     steps: int | None = Field(None, ge=1, description="Length in steps, instead of epochs.")
     lr: float | None = Field(None, gt=0, description="Peak learning rate.")
@@ -35,7 +42,7 @@ class Phase(BaseModel):
 
     def over(self, training: Training) -> Training:
         """`training` as it holds during this phase."""
-        given = self.model_dump(exclude={"frozen"}, exclude_none=True)
+        given = self.model_dump(exclude={"frozen", "tasks"}, exclude_none=True)
         return training.model_copy(update={"steps": None, "phases": (), **given})
 
     @model_validator(mode="after")
@@ -58,6 +65,17 @@ class Distil(BaseModel):
     )
     anneal: bool = Field(
         True, description="Let the teacher's share fall to 0 over the run, in equal steps."
+    )
+
+
+class Smart(BaseModel):
+    """Answers that hardly change when the embeddings do (https://arxiv.org/abs/1911.03437)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    weight: float = Field(1.0, gt=0, description="Of what the answers change by, in the loss.")
+    radius: float = Field(
+        0.01, gt=0, description="How far each number of an embedding is moved at most."
     )
 
 
@@ -138,6 +156,21 @@ class Training(BaseModel):
     ema: float | None = Field(
         None, gt=0, lt=1, description="Keep a moving average of the weights with this factor."
     )
+    swa: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Keep the mean of the weights over this last share of the run's steps.",
+    )
+    r_drop: float = Field(
+        0.0,
+        ge=0,
+        description="Pass each batch twice, and add this much of what the answers differ by under "
+        "other dropout.",
+    )
+    smart: Smart | None = Field(
+        None, description="Add what answers change by under small moves of the embeddings."
+    )
     length_window: int = Field(
         50, ge=0, description="Batches within which examples are sorted by length; 0 for none."
     )
@@ -151,6 +184,6 @@ class Training(BaseModel):
     cosines_every: int = Field(
         0, ge=0, description="Steps between two logs of the gradients' cosines; 0 for never."
     )
-    evaluate_every: Annotated[Literal["epoch"] | int, BeforeValidator(_moment)] = Field(
+    evaluate_every: Moment = Field(
         "epoch", description="When the dev rows are judged: every epoch, or every so many steps."
     )

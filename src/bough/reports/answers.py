@@ -1,9 +1,10 @@
-"""What variants answer to one task: confusions, predicted against true, and calibration."""
+"""What variants answer to one task: confusions, predicted against true, spans, and calibration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from markupsafe import Markup
@@ -11,10 +12,12 @@ from markupsafe import Markup
 from bough.comparison.compare import Comparison
 from bough.comparison.groups import Variant
 from bough.formatting import number
+from bough.recipe.kinds import Kind
 from bough.reports import plots
 from bough.reports.hard_examples import Example, Texts, worst
 from bough.reports.plots import Axis, Point, Series
 from bough.runs.predictions import Answers
+from bough.scoring.entities import per_label, span_confidence
 from bough.scoring.statistics import Floats
 
 MOST = 12  # variants whose answers are shown one by one
@@ -24,20 +27,22 @@ BINS = 10
 
 @dataclass(frozen=True)
 class VariantAnswers:
-    """As a map, or as a table of confusions: a row per true class, a column per answer."""
+    """As a map, or as a table: of confusions, a row per true class and a column per answer; or of
+    a tag task's labels."""
 
     label: str
     seeds: int
     map: Markup | None = None
     classes: tuple[str, ...] = ()
     shares: Sequence[Sequence[float]] = ()  # of the true class
+    spans: Mapping[str, Mapping[str, float]] | None = None  # of each label, means over the seeds
 
 
 @dataclass(frozen=True)
 class TaskAnswers:
     name: str
     rows: int
-    graded: bool  # numbers, not classes
+    kind: Kind
     variants: list[VariantAnswers]  # the best first
     calibration: Markup
     calibration_errors: list[tuple[str, float]]  # of the best variants
@@ -47,16 +52,29 @@ class TaskAnswers:
 def task_answers(comparison: Comparison, name: str, texts: Texts) -> TaskAnswers:
     shown = _shown(comparison, name)
     runs = {v.label: comparison.answers[v.label, name] for v in shown}
-    graded = not runs[shown[0].label][0].labels
+    kind = runs[shown[0].label][0].kind
+    graded = kind == "regress"
     return TaskAnswers(
         name,
         comparison.rows[name],
-        graded,
-        [(_graded if graded else _classified)(v, name, runs[v.label]) for v in shown],
+        kind,
+        [_answered(kind)(v, name, runs[v.label]) for v in shown],
         _calibration(comparison, name, shown, graded),
         [] if graded else [(v.label, _calibration_error(runs[v.label])) for v in shown[:6]],
         worst(comparison, name, texts),
     )
+
+
+def _answered(kind: Kind) -> Callable[[Variant, str, Sequence[Answers]], VariantAnswers]:
+    match kind:
+        case "classify":
+            return _classified
+        case "regress":
+            return _graded
+        case "tag":
+            return _marked
+        case _:
+            assert_never(kind)
 
 
 def _shown(comparison: Comparison, name: str) -> list[Variant]:
@@ -79,6 +97,20 @@ def _classified(variant: Variant, name: str, runs: Sequence[Answers]) -> Variant
     title = f"{name}: confusion matrix"
     plot = plots.heat(shares, classes, classes, "answer", title, reach=1.0)
     return VariantAnswers(variant.label, len(runs), plot)
+
+
+def _marked(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
+    """How well each label's spans are found."""
+    labels = variant.recipe.tasks[name].labels or ()
+    each = [per_label(run.said.tolist(), run.truth.tolist(), labels) for run in runs]
+    spans = {
+        label: {
+            key: sum(float(one[label][key]) for one in each) / len(each)
+            for key in ("precision", "recall", "f1", "spans")
+        }
+        for label in labels
+    }
+    return VariantAnswers(variant.label, len(runs), spans=spans)
 
 
 def _graded(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
@@ -136,20 +168,26 @@ def _tick(value: float) -> str:
 
 
 def _confidence(runs: Sequence[Answers]) -> tuple[Floats, Floats]:
+    marked = [
+        span_confidence(a.said.tolist(), a.scores.tolist(), a.truth.tolist())
+        for a in runs
+        if a.scores is not None
+    ]
+    if marked:
+        sure, right = (np.concatenate(part).astype(float) for part in zip(*marked, strict=True))
+        return sure, right
     sure = np.concatenate([a.probabilities.max(1) for a in runs if a.probabilities is not None])
     right = np.concatenate([(a.said == a.truth).astype(float) for a in runs])
     return sure, right
 
 
 def _points(runs: Sequence[Answers]) -> list[Point]:
-    return [
-        Point(
-            x,
-            y,
-            f"confidence {x * 100:.0f} %, right {y * 100:.0f} % ({rows / len(runs):,.0f} rows)",
-        )
-        for x, y, rows in _binned(*_confidence(runs))
-    ]
+    what = "spans" if runs[0].kind == "tag" else "rows"
+    points = []
+    for x, y, count in _binned(*_confidence(runs)):
+        tip = f"confidence {x * 100:.0f} %, right {y * 100:.0f} %"
+        points.append(Point(x, y, f"{tip} ({count / len(runs):,.0f} {what})"))
+    return points
 
 
 def _graded_points(runs: Sequence[Answers], ends: tuple[float, float] | None) -> list[Point]:
@@ -168,7 +206,7 @@ def _graded_points(runs: Sequence[Answers], ends: tuple[float, float] | None) ->
 def _calibration_error(runs: Sequence[Answers]) -> float:
     """The expected one: mean distance of confidence and share of right answers."""
     bins = _binned(*_confidence(runs))
-    return sum(abs(y - x) * rows for x, y, rows in bins) / sum(rows for _, _, rows in bins)
+    return sum(abs(y - x) * rows for x, y, rows in bins) / max(sum(n for *_, n in bins), 1)
 
 
 def _binned(xs: Floats, ys: Floats) -> list[tuple[float, float, int]]:

@@ -7,6 +7,7 @@ judged.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,8 @@ from bough.data.checked_rows import Rows
 from bough.errors import UserError
 from bough.recipe.sources import Hub
 from bough.recipe.tasks import SPLITS, on_one_table
+from bough.runs.predictions import Answers
+from bough.spans.schemes import Span
 
 WORST = 10  # examples shown at first
 PER_KIND = 3  # and kept for each way of being wrong
@@ -38,7 +41,7 @@ class Example:
     answer: str  # the most common one, or the mean
     wrong: int  # runs that got it wrong; of numbers, those off by more than a tenth of the range
     runs: int
-    miss: float  # mean over runs: 1 - probability of the truth, or distance from it
+    miss: float  # mean over runs: 1 - probability of the truth, distance from it, or wrong spans
 
 
 def read_texts(comparison: Comparison) -> tuple[Texts, list[str]]:
@@ -83,6 +86,8 @@ def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
     runs = [run for (_, task), own in comparison.answers.items() if task == name for run in own]
     first = runs[0]
     truth, labels = first.truth, first.labels
+    if first.kind == "tag":
+        return _worst_marked(runs, texts.get(name))
     answers = np.array([run.said for run in runs])
     if labels:
         probabilities = np.array([run.probabilities for run in runs], float)
@@ -114,3 +119,36 @@ def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
         )
         for i in kept[:MOST]
     ]
+
+
+def _worst_marked(
+    runs: Sequence[Answers], texts: Sequence[tuple[str, ...]] | None
+) -> list[Example]:
+    """Texts by their spans that were missed, or answered and are none."""
+    first = runs[0]
+    rows = []
+    for i, truth in enumerate(first.truth):
+        said = [run.said[i] for run in runs]
+        missed = [len(set(truth) ^ set(own)) for own in said]
+        text = () if texts is None else texts[i]
+        rows.append(
+            Example(
+                number=i,
+                id=first.ids[i],
+                texts=text,
+                truth=_shown(truth, text),
+                answer=_shown(Counter(said).most_common(1)[0][0], text),
+                wrong=sum(map(bool, missed)),
+                runs=len(runs),
+                miss=sum(missed) / len(runs),
+            )
+        )
+    return sorted((row for row in rows if row.wrong), key=lambda row: -row.miss)[:MOST]
+
+
+def _shown(spans: Sequence[Span], text: Sequence[str]) -> str:
+    words = [
+        f"{text[0][start:end] if text else f'{start}-{end}'} ({label})"
+        for start, end, label in spans
+    ]
+    return ", ".join(words) or "no spans"

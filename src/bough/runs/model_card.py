@@ -107,6 +107,8 @@ def _hub_kind(task: Task) -> str:
             return "text-classification"
         case "regress":
             return "sentence-similarity" if task.paired else "text-classification"
+        case "tag":
+            return "token-classification"
         case _:
             assert_never(task.kind)
 
@@ -118,6 +120,8 @@ def _answers(task: Task) -> str:
             return f"one of {task.classes}: {markdown(listed(task.labels or (), 8))}"
         case "regress":
             return "a number from {:g} to {:g}".format(*task.range or (0, 1))
+        case "tag":
+            return f"spans with one of {task.classes}: {markdown(listed(task.labels or (), 8))}"
         case _:
             assert_never(task.kind)
 
@@ -129,6 +133,8 @@ def _fields(task: Task) -> str:
             return "label=..., score=..., probabilities=..."
         case "regress":
             return "value=..."
+        case "tag":
+            return "spans=(Entity(start=..., end=..., label=..., score=..., text=...), ...)"
         case _:
             assert_never(task.kind)
 

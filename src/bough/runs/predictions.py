@@ -6,6 +6,7 @@ This module knows the file's form, for those who write it and those who read it.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
@@ -20,6 +21,9 @@ from bough.recipe.tasks import Task
 from bough.runs.run_dir import Run
 from bough.safe_text import from_sheet, sheet_cell
 from bough.scoring.statistics import Floats
+from bough.spans.cells import as_json
+from bough.spans.schemes import Span
+from bough.spans.words import as_objects
 
 if TYPE_CHECKING:  # reading them must not load torch
     from bough.scoring.metrics import Predictions
@@ -28,24 +32,29 @@ if TYPE_CHECKING:  # reading them must not load torch
 def table(task: Task, rows: Rows, predictions: Predictions) -> tuple[list[str], list[list[Any]]]:
     """The file's header and lines: id, label if known, answer, and each class's probability."""
     header = ["id", *(["label"] if rows.labels is not None else []), "predicted"]
-    header += [f"p({label})" for label in task.labels or ()]
     probabilities = predictions.probabilities
+    if task.kind == "tag":
+        probabilities = None  # each span has its own, in the answer
+    header += [] if probabilities is None else [f"p({label})" for label in task.labels or ()]
     lines = []
     for i, row in enumerate(rows.ids):
         truth = [] if rows.labels is None else [_cell(task, rows.labels[i])]
-        answer = _cell(task, predictions.values[i], digits=6)
+        scores = () if predictions.scores is None else predictions.scores[i]
+        answer = _cell(task, predictions.values[i], digits=6, scores=scores)
         shares = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[i]]
         lines.append([sheet_cell(row), *truth, answer, *shares])
     return header, lines
 
 
-def _cell(task: Task, label: Any, digits: int | None = None) -> Any:
+def _cell(task: Task, label: Any, digits: int | None = None, scores: Sequence[float] = ()) -> Any:
     """A label or an answer as the file has it; a number as it is, or with so many digits."""
     match task.kind:
         case "classify":
             return sheet_cell((task.labels or ())[int(label)])
         case "regress":
             return label if digits is None else f"{label:.{digits}f}"
+        case "tag":
+            return as_json(label, scores)
         case _:
             assert_never(task.kind)
 
@@ -58,6 +67,8 @@ def _labels(kind: Kind, cells: Sequence[str], labels: Sequence[str]) -> NDArray[
             return np.array([place[from_sheet(cell)] for cell in cells])
         case "regress":
             return _numbers(cells)
+        case "tag":
+            return as_objects([tuple(Span(*part[:3]) for part in _spans(cell)) for cell in cells])
         case _:
             assert_never(kind)
 
@@ -68,14 +79,17 @@ class Answers:
 
     kind: Kind
     ids: list[str]
-    truth: NDArray[Any]  # class indices, or numbers
+    truth: NDArray[Any]  # class indices, numbers, or tuples of spans
     said: NDArray[Any]
-    labels: tuple[str, ...]  # empty for numbers
+    labels: tuple[str, ...]  # empty for numbers and spans
     probabilities: Floats | None
+    scores: NDArray[Any] | None = None  # of each row's spans
 
     def content(self) -> tuple[bytes, ...]:
         """All that was answered, to the last digit of the file."""
         shares = b"" if self.probabilities is None else self.probabilities.tobytes()
+        if self.scores is not None:
+            return repr(self.said.tolist()).encode(), repr(self.scores.tolist()).encode()
         return self.said.tobytes(), shares
 
     @classmethod
@@ -99,9 +113,21 @@ class Answers:
             truth, said = (_labels(kind, columns[c], labels) for c in ("label", "predicted"))
             shares = [_numbers(columns[f"p({label})"]) for label in labels]
             probabilities = np.array(shares).T if labels else None
-            return cls(kind, ids, truth, said, labels, probabilities)
-        except (KeyError, ValueError) as fault:
+            scores = None
+            if kind == "tag":
+                given = (_spans(cell) for cell in columns["predicted"])
+                scores = as_objects([tuple(part[3] for part in parts) for parts in given])
+            return cls(kind, ids, truth, said, labels, probabilities, scores)
+        except (KeyError, ValueError, TypeError) as fault:
             raise UserError(f"{file}: not a predictions file ({fault})") from None
+
+
+def _spans(cell: str) -> list[tuple[int, int, str, float]]:
+    """What `as_json` wrote: begin, end, label and score of each."""
+    return [
+        (int(part["start"]), int(part["end"]), str(part["label"]), float(part.get("score", 1)))
+        for part in json.loads(cell)
+    ]
 
 
 def _numbers(cells: Sequence[str]) -> Floats:

@@ -72,6 +72,11 @@ class Run:
         return (self.folder / "scores.json").is_file()
 
     @property
+    def pretrained(self) -> bool:
+        """Whether it is a pretraining: it leaves an encoder, and no tasks that answer."""
+        return (self.folder / "encoder" / "config.json").is_file()
+
+    @property
     def recipe_file(self) -> Path:
         return self.folder / "recipe.yaml"
 

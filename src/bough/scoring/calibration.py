@@ -26,11 +26,16 @@ def calibration_error(probabilities: NDArray[Any], truth: NDArray[Any]) -> float
     is held against the share of right answers.
     """
     best = probabilities.argmax(1)
+    return distance_from_right(probabilities[np.arange(len(best)), best], best == truth)
+
+
+def distance_from_right(sure: NDArray[Any], right: NDArray[Any]) -> float:
+    """The same of answers with these probabilities, of which these are right."""
     # Of a model whose weights are broken they are no numbers, and worth nothing.
-    sure = np.nan_to_num(probabilities[np.arange(len(best)), best].astype(np.float64))
+    sure = np.nan_to_num(sure.astype(np.float64))
     bins = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
-    gaps = np.bincount(bins, sure - (best == truth), BINS)
-    return float(np.abs(gaps).sum() / len(truth))
+    gaps = np.bincount(bins, sure - right, BINS)
+    return float(np.abs(gaps).sum() / max(len(right), 1))
 
 
 def fit_temperature(probabilities: NDArray[Any], truth: NDArray[Any]) -> float:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bough.scoring.pseudo_values import jackknife
 from bough.scoring.statistics import Floats
 from bough.spans.schemes import Span
 
@@ -30,14 +29,26 @@ def counts(predicted: Iterable[Spans], truth: Iterable[Spans]) -> Counts:
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
-def entity_metrics(predicted: Iterable[Spans], truth: Iterable[Spans]) -> dict[str, float]:
-    """Precision, recall and F1 over all spans of all texts; 0 where there is nothing to divide."""
-    right, answered, there = counts(predicted, truth).sum(0).tolist()
-    return {
-        "entity_f1": _f1(right, answered, there),
-        "precision": right / max(answered, 1),
-        "recall": right / max(there, 1),
-    }
+def score(metric: str, found: Counts) -> float:
+    """Precision, recall or F1 over all spans of all texts; 0 where there is nothing to divide."""
+    return float(_scores(metric, found.sum(0)[None])[0])
+
+
+def without_each(metric: str, found: Counts) -> Floats:
+    """The same without each text in turn."""
+    return _scores(metric, found.sum(0) - found)
+
+
+def _scores(metric: str, found: Counts) -> Floats:
+    right, answered, there = found.T
+    match metric:
+        case "precision":
+            above, below = right, answered
+        case "recall":
+            above, below = right, there
+        case _:
+            above, below = 2 * right, answered + there
+    return np.asarray(above / np.maximum(below, 1))
 
 
 def per_label(
@@ -55,20 +66,19 @@ def per_label(
         label: {
             "precision": right[label] / max(answered[label], 1),
             "recall": right[label] / max(there[label], 1),
-            "f1": _f1(right[label], answered[label], there[label]),
-            "rows": there[label],
+            "f1": 2 * right[label] / max(answered[label] + there[label], 1),
+            "spans": there[label],
         }
         for label in labels
     }
 
 
-def entity_pseudo_values(found: Counts) -> tuple[float, Floats]:
-    """The F1, and one number per text with that mean: how it hangs on each."""
-    right, answered, there = (found.sum(0) - found).T  # without each text in turn
-    below = answered + there
-    without = np.divide(2.0 * right, below, out=np.zeros(len(found)), where=below > 0)
-    return jackknife(_f1(*found.sum(0).tolist()), without)
-
-
-def _f1(right: int, answered: int, there: int) -> float:
-    return 2 * right / (answered + there) if answered + there else 0.0
+def span_confidence(
+    predicted: Sequence[Spans], scores: Sequence[Sequence[float]], truth: Sequence[Spans]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Of all spans that were answered, how sure each was, and whether it is right."""
+    sure = [score for own in scores for score in own]
+    right = [
+        span in true for said, true in zip(predicted, map(set, truth), strict=True) for span in said
+    ]
+    return np.array(sure, np.float64), np.array(right, np.bool_)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from bough.data.examples import Examples
+from bough.data.examples import Examples, output_places, output_rows
 from bough.data.loader import row_groups
 from bough.data.packing import by_tokens, collate
 from bough.data.tokens import Ints
@@ -17,8 +19,11 @@ from bough.distributed import ALONE, Processes
 from bough.model.losses import answers, loss, tempered
 from bough.model.network import Network
 from bough.recipe.tasks import Task
-from bough.scoring.calibration import calibration_error, fit_temperature
+from bough.scoring.calibration import calibration_error, distance_from_right, fit_temperature
+from bough.scoring.entities import span_confidence
 from bough.scoring.metrics import Predictions, aggregates, judged
+from bough.spans.decoding import marked
+from bough.spans.words import as_objects
 
 Pass = tuple[str, Ints]  # a group of tasks and the numbers of its rows
 
@@ -35,7 +40,10 @@ def predict(
     Several processes share the passes out; what each has found is put together once at the end.
     """
     device = next(network.parameters()).device
-    shapes = {name: (len(source), network.tasks[name].outputs) for name, source in examples.items()}
+    shapes = {
+        name: (output_rows(source), network.tasks[name].outputs)
+        for name, source in examples.items()
+    }
     sizes = [rows * width for rows, width in shapes.values()]
     found = torch.zeros(sum(sizes))
     outputs = {
@@ -48,43 +56,76 @@ def predict(
         chosen = groups[group].of(part)
         batch = collate(examples, chosen)
         for name, rows in network(batch.pack.to(device), batch.index).items():
-            outputs[name][torch.from_numpy(chosen[name])] = rows.float().cpu()
+            outputs[name][output_places(examples[name], chosen[name])] = rows.float().cpu()
     processes.add_up(found)
     return {
-        name: read_out(network.tasks[name], outputs[name], source.targets)
+        name: read_out(network.tasks[name], outputs[name], source)
         for name, source in examples.items()
     }
 
 
-def read_out(task: Task, outputs: Tensor, targets: Tensor | None) -> Predictions:
+def read_out(task: Task, outputs: Tensor, examples: Examples) -> Predictions:
     """What a task's outputs for a whole set say."""
+    targets = examples.targets
     values, probabilities = answers(task, outputs)
     mean_loss = None if targets is None else float(loss(task, outputs, targets))
     shares = None if probabilities is None else probabilities.numpy()
+    if task.kind == "tag":
+        assert shares is not None
+        return _marked(task, shares, examples, mean_loss)
     return Predictions(values.numpy(), shares, mean_loss)
+
+
+def _marked(
+    task: Task, shares: NDArray[np.float32], examples: Examples, mean_loss: float | None
+) -> Predictions:
+    """Spans, of the probabilities of the words' tags."""
+    words = examples.words
+    assert words is not None
+    found = marked(task.tags, shares, [words.words(n) for n in range(len(examples))])
+    return Predictions(
+        as_objects([tuple(item.span for item in own) for own in found]),
+        shares,
+        mean_loss,
+        as_objects([tuple(item.score for item in own) for own in found]),
+    )
 
 
 def calibrate(
     tasks: dict[str, Task], examples: Mapping[str, Examples], predictions: dict[str, Predictions]
 ) -> dict[str, dict[str, float]]:
-    """Give each classify task that has none the temperature that fits these rows, and its
+    """Give each task with probabilities that has none the temperature that fits these rows, and its
     predictions the probabilities that follow; what that changed."""
     found = {}
     for name, predicted in predictions.items():
         task, targets, shares = tasks[name], examples[name].targets, predicted.probabilities
         if shares is None or targets is None or task.temperature is not None:
             continue
-        truth = targets.numpy()
-        temperature = fit_temperature(shares, truth)
+        rows = targets[targets >= 0] if task.kind == "tag" else targets  # each word's tag
+        temperature = fit_temperature(shares, rows.numpy())
         fitted = tempered(torch.from_numpy(shares), temperature).numpy()
         tasks[name] = task.model_copy(update={"temperature": temperature})
-        predictions[name] = replace(predicted, probabilities=fitted)
+        before = predicted
+        if task.kind == "tag":
+            predictions[name] = _marked(task, fitted, examples[name], predicted.loss)
+        else:
+            predictions[name] = replace(predicted, probabilities=fitted)
         found[name] = {
             "temperature": temperature,
-            "ece_before": calibration_error(shares, truth),
-            "ece": calibration_error(fitted, truth),
+            "ece_before": _calibration_error(before, examples[name]),
+            "ece": _calibration_error(predictions[name], examples[name]),
         }
     return found
+
+
+def _calibration_error(predicted: Predictions, examples: Examples) -> float:
+    truth = examples.truth
+    assert truth is not None
+    if predicted.scores is not None:
+        found = (predicted.values.tolist(), predicted.scores.tolist(), truth.tolist())
+        return distance_from_right(*span_confidence(*found))
+    assert predicted.probabilities is not None
+    return calibration_error(predicted.probabilities, truth)
 
 
 def score(
@@ -100,12 +141,11 @@ def score(
     """
     per_task: dict[str, dict[str, Any]] = {}
     for name, source in examples.items():
-        if source.targets is None:
+        truth, predicted = source.truth, predictions[name]
+        if truth is None:
             continue
-        predicted = predictions[name]
-        truth = source.targets.numpy()
         per_task[name] = judged(tasks[name], predicted.values, truth, intervals)
         if intervals and predicted.probabilities is not None:
-            per_task[name]["ece"] = calibration_error(predicted.probabilities, truth)
+            per_task[name]["ece"] = _calibration_error(predicted, source)
         per_task[name]["loss"] = predicted.loss
     return {"tasks": per_task, **aggregates(tasks, per_task)}

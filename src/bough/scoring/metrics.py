@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bough.recipe.tasks import SIGNED, Task
-from bough.scoring import statistics
+from bough.scoring import entities, statistics
 from bough.scoring.pseudo_values import pseudo_values
 
 AGGREGATES = ("raw", "normalised")
@@ -26,9 +26,10 @@ AGGREGATES = ("raw", "normalised")
 class Predictions:
     """One task's answers on one split, in the order of its rows."""
 
-    values: NDArray[Any]  # class indices, or numbers in the label's range
-    probabilities: NDArray[np.float32] | None
+    values: NDArray[Any]  # class indices, numbers in the label's range, or spans
+    probabilities: NDArray[np.float32] | None  # of classes; of spans, of each word's tags
     loss: float | None  # mean over the rows, where there are labels
+    scores: NDArray[Any] | None = None  # of each row's spans, where the answers are spans
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,19 @@ def _spearman(judged: Judged) -> float:
     return float(np.nan_to_num(stats.spearmanr(*judged.numbers).statistic))
 
 
+def _of_spans(metric: str) -> Callable[[Judged], float]:
+    return lambda judged: entities.score(metric, entities.counts(judged.predicted, judged.truth))
+
+
 METRICS: Mapping[str, Callable[[Judged], float]] = {
     "accuracy": _accuracy,
     "f1": _f1,
     "mcc": _mcc,
     "pearson": _pearson,
     "spearman": _spearman,
+    "entity_f1": _of_spans("entity_f1"),
+    "precision": _of_spans("precision"),
+    "recall": _of_spans("recall"),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bough.scoring import entities
 from bough.scoring.statistics import Floats
 
 
@@ -33,6 +34,9 @@ def pseudo_values(
             return _pearson(predicted.astype(np.float64), truth.astype(np.float64))
         case "spearman":
             return _spearman(predicted.astype(np.float64), truth.astype(np.float64))
+        case "entity_f1" | "precision" | "recall":
+            found = entities.counts(predicted, truth)
+            return jackknife(entities.score(metric, found), entities.without_each(metric, found))
     raise ValueError(f"unknown metric {metric!r}")
 
 

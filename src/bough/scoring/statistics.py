@@ -82,7 +82,7 @@ class Estimate:
     def interval(self, metric: str = "") -> tuple[float, float]:
         """The 95 % interval; a metric's name keeps its ends within the metric's range."""
         half, value, z = self.half(), self.value, self._z(1 - LEVEL)
-        if metric in ("accuracy", "f1"):
+        if metric in ("accuracy", "f1", "entity_f1", "precision", "recall"):
             return _wilson(value, half, z * z / (self.example_degrees + 1))
         if metric in SIGNED and abs(value) < 1:  # Fisher's scale, on which r's error is even
             # A constant answer shows no variance: what chance alone would give stands.

@@ -31,6 +31,8 @@ INK = r"[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u300
 Share = Annotated[float, Field(ge=0, le=1.0001)]  # the last digit of a float
 CUT = "The text is longer than the model reads; only its beginning was judged."
 
+OFFSETS = "Characters (Unicode code points) from the text's begin; `end` is behind the last."
+LEFT_OUT = "Spans of a smaller probability than `abstain` were left out."
 ABSTAINED = "The label's probability is below `abstain`, so that there is no label."
 
 
@@ -41,7 +43,12 @@ class PredictRequest(BaseModel, extra="forbid"):
     tasks: list[str] | None = None
     abstain: Annotated[
         float,
-        Field(ge=0, le=1, strict=True, description="Labels of a smaller probability are left out."),
+        Field(
+            ge=0,
+            le=1,
+            strict=True,
+            description="Labels and spans of a smaller probability are left out.",
+        ),
     ] = 0
 
     @model_validator(mode="before")
@@ -111,6 +118,21 @@ def _answer_type(name: str, task: Task) -> Any:
         case "regress":
             low, high = task.range or (0, 1)
             fields = {"value": Annotated[float, Field(description=f"From {low:g} to {high:g}.")]}
+        case "tag":
+            span: Any = TypedDict(  # type: ignore[misc]
+                f"{name} span",
+                {
+                    "start": Annotated[int, Field(ge=0, description=OFFSETS)],
+                    "end": Annotated[int, Field(ge=1, description=OFFSETS)],
+                    "label": label,
+                    "score": Share,
+                    "text": str,
+                },
+            )
+            fields = {
+                "spans": list[with_config(extra="forbid")(span)],  # type: ignore[misc]
+                "abstained": NotRequired[Annotated[bool, Field(description=LEFT_OUT)]],
+            }
         case _:
             assert_never(task.kind)
     fields["cut"] = NotRequired[Annotated[bool, Field(description=CUT)]]

@@ -14,7 +14,7 @@ from typing import Any
 
 from bough.errors import shorten
 from bough.spans.conll_reader import in_characters, join
-from bough.spans.schemes import Span, TagError, spans_of_tags
+from bough.spans.schemes import Span, TagError, is_label, spans_of_tags
 
 EXPECTED = 'expected a list such as [{"start": 0, "end": 5, "label": "person"}]'
 
@@ -45,6 +45,27 @@ def spans_of(cell: object, text: object) -> tuple[Span, ...]:
                 "label: keep one of them, or make two tasks"
             )
     return tuple(spans)
+
+
+def labels_of(cell: object) -> set[str]:
+    """The labels of a cell's spans or tags, as far as they can be read."""
+    try:
+        found = _parsed(cell)
+    except SpanError:
+        return set()
+    labels: set[str] = set()
+    for item in found:
+        label = item.get("label") if isinstance(item, Mapping) else None
+        if isinstance(item, list | tuple) and len(item) == 3:
+            label = item[2]
+        if isinstance(item, str):
+            try:
+                label = next((span.label for span in spans_of_tags([item])), None)
+            except TagError:
+                continue
+        if isinstance(label, str) and is_label(label):
+            labels.add(label.strip())
+    return labels
 
 
 def as_json(spans: Sequence[Span], scores: Sequence[float] = ()) -> str:
@@ -84,7 +105,7 @@ def _span(item: object, number: int, text: str) -> Span:
             )
     assert isinstance(start, int)
     assert isinstance(end, int)
-    if not isinstance(label, str) or not label.strip():
+    if not isinstance(label, str) or not is_label(label):
         raise SpanError(f"span {number}: its label is {shorten(label)}; expected a name")
     if not 0 <= start < end <= len(text):
         raise SpanError(

@@ -15,18 +15,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bough.spans.schemes import Scheme, Span
+from bough.spans.words import Words
 
 Floats = NDArray[np.float64]
+_LEAST = 1e-30  # a probability below it is taken for it: its logarithm is a number
 _NEVER = -1e30  # finite, so that no difference of two is undefined
 _AT_ONCE = 256  # texts of similar length that are decoded together
 
 
 @dataclass(frozen=True)
 class ScoredSpan:
-    """A span of words, and how sure the model is of it."""
+    """A span, of words or of characters, and how sure the model is of it."""
 
     span: Span
     score: float
+
+
+def marked(
+    scheme: Scheme, shares: NDArray[np.floating], texts: Sequence[Words]
+) -> list[list[ScoredSpan]]:
+    """The spans of each text, in characters, by the probabilities of its words' tags."""
+    bounds = np.cumsum([0, *map(len, texts)])
+    found = decode(scheme, np.log(np.maximum(shares, _LEAST)), bounds)
+    return [
+        [ScoredSpan(words.in_text(item.span), item.score) for item in own]
+        for words, own in zip(texts, found, strict=True)
+    ]
+
+
+class _Chain:
+    """What may stand where, as terms of logarithms: 0, or never."""
+
+    def __init__(self, scheme: Scheme):
+        self.scheme = scheme
+        self.begins, self.ends, self.follows = (
+            np.where(np.array(allowed), 0.0, _NEVER)
+            for allowed in (scheme.begins, scheme.ends, scheme.follows)
+        )
 
 
 def decode(
@@ -36,6 +61,7 @@ def decode(
     """The spans of each text; text i has the rows [bounds[i], bounds[i + 1]) of `logits`."""
     bounds = np.asarray(bounds, np.int64)
     lengths = np.diff(bounds)
+    chain = _Chain(scheme)
     logs = _log_softmax(np.asarray(logits, np.float64) / temperature)
     out: list[list[ScoredSpan]] = [[] for _ in lengths]
     order = np.argsort(lengths, kind="stable")
@@ -43,7 +69,7 @@ def decode(
     for at in range(0, len(order), _AT_ONCE):
         some = order[at : at + _AT_ONCE]
         for text, spans in zip(
-            some.tolist(), _decoded(scheme, _padded(logs, bounds, some), lengths[some]), strict=True
+            some.tolist(), _decoded(chain, _padded(logs, bounds, some), lengths[some]), strict=True
         ):
             out[text] = spans
     return out
@@ -60,60 +86,58 @@ def _padded(logs: Floats, bounds: NDArray[np.int64], texts: NDArray[np.int64]) -
     return out
 
 
-def _decoded(scheme: Scheme, logs: Floats, lengths: NDArray[np.int64]) -> list[list[ScoredSpan]]:
-    paths = _likeliest(scheme, logs)
-    forward, backward = _sums(scheme, logs)
-    total = _logsumexp(forward[:, -1] + np.where(scheme.ends, 0, _NEVER))
+def _decoded(chain: _Chain, logs: Floats, lengths: NDArray[np.int64]) -> list[list[ScoredSpan]]:
+    paths = _likeliest(chain, logs)
+    forward, backward = _sums(chain, logs)
+    total = _logsumexp(forward[:, -1] + chain.ends)
     out = []
     for row, length in enumerate(lengths.tolist()):
         path = paths[row, :length]
         out.append(
             [
                 ScoredSpan(
-                    span, _posterior(scheme, logs[row], forward[row], backward[row], span,
+                    span, _posterior(chain, logs[row], forward[row], backward[row], span,
                                      path, float(total[row]))
                 )
-                for span in scheme.spans(path.tolist())
+                for span in chain.scheme.spans(path.tolist())
             ]
         )  # fmt: skip
     return out
 
 
-def _likeliest(scheme: Scheme, logs: Floats) -> NDArray[np.int64]:
+def _likeliest(chain: _Chain, logs: Floats) -> NDArray[np.int64]:
     """The likeliest sequence of tags that stands for spans: [texts, words]."""
     texts, words, _ = logs.shape
-    allowed = np.where(scheme.follows, 0, _NEVER)
-    best = logs[:, 0] + np.where(scheme.begins, 0, _NEVER)
+    best = logs[:, 0] + chain.begins
     back = np.zeros(logs.shape, np.int64)
     for word in range(1, words):
-        ways = best[:, :, None] + allowed
+        ways = best[:, :, None] + chain.follows
         back[:, word] = ways.argmax(1)
         best = ways.max(1) + logs[:, word]
     path = np.zeros((texts, words), np.int64)
-    path[:, -1] = (best + np.where(scheme.ends, 0, _NEVER)).argmax(1)
+    path[:, -1] = (best + chain.ends).argmax(1)
     for word in range(words - 1, 0, -1):
         path[:, word - 1] = back[np.arange(texts), word, path[:, word]]
     return path
 
 
-def _sums(scheme: Scheme, logs: Floats) -> tuple[Floats, Floats]:
+def _sums(chain: _Chain, logs: Floats) -> tuple[Floats, Floats]:
     """For each word and tag the logarithm of the sum over all that may come before, the word
     included, and over all that may come behind it, without it."""
-    allowed = np.where(scheme.follows, 0, _NEVER)
     forward, backward = np.empty_like(logs), np.empty_like(logs)
-    forward[:, 0] = logs[:, 0] + np.where(scheme.begins, 0, _NEVER)
-    backward[:, -1] = np.where(scheme.ends, 0, _NEVER)
+    forward[:, 0] = logs[:, 0] + chain.begins
+    backward[:, -1] = chain.ends
     for word in range(1, logs.shape[1]):
-        before = _logsumexp(forward[:, word - 1, :, None] + allowed, 1)
+        before = _logsumexp(forward[:, word - 1, :, None] + chain.follows, 1)
         forward[:, word] = before + logs[:, word]
         here = logs.shape[1] - 1 - word
-        behind = (backward[:, here + 1] + logs[:, here + 1])[:, None, :] + allowed
+        behind = (backward[:, here + 1] + logs[:, here + 1])[:, None, :] + chain.follows
         backward[:, here] = _logsumexp(behind, 2)
     return forward, backward
 
 
 def _posterior(
-    scheme: Scheme, logs: Floats, forward: Floats, backward: Floats, span: Span,
+    chain: _Chain, logs: Floats, forward: Floats, backward: Floats, span: Span,
     path: NDArray[np.int64], total: float,
 ) -> float:  # fmt: skip
     """The probability of just this span: of all sequences with its tags that do not go on."""
@@ -122,8 +146,7 @@ def _posterior(
     behind = float(backward[last, path[last]])
     if span.end < len(logs):
         # Of all that may come behind, what begins anew: the span is to end here.
-        new = scheme.begins & scheme.follows[path[last]]
-        rest = (backward[span.end] + logs[span.end])[new]
+        rest = backward[span.end] + logs[span.end] + chain.begins + chain.ends[path[last]]
         behind = float(_logsumexp(rest))
     found = forward[span.start, path[span.start]] + inner + behind - total
     return float(np.exp(min(found, 0.0)))

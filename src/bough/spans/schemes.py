@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 OUTSIDE = "O"
+NO_WORD = -1  # in place of a tag, where a text has no more words
 SchemeName = Literal["bio", "bioes"]
 _LIKE = {"L": "E", "U": "S"}  # BILOU's last and unit are BIOES's end and single
 _PREFIXES = "BIESLU"
@@ -28,6 +26,13 @@ class Span(NamedTuple):
     start: int
     end: int
     label: str
+
+
+def is_label(name: object) -> bool:
+    """Whether it can name spans: a text with something in it that can be written."""
+    if not isinstance(name, str) or not name.strip():
+        return False
+    return not any("\ud800" <= sign <= "\udfff" for sign in name)  # half a character, or no UTF-8
 
 
 class TagError(ValueError):
@@ -68,7 +73,7 @@ def _parts(place: int, tag: object) -> tuple[str, str]:
         return OUTSIDE, ""
     if isinstance(tag, str) and len(tag) > 2 and tag[0] in _PREFIXES and tag[1] == "-":
         label = tag[2:].strip()
-        if label:
+        if is_label(label):
             return _LIKE.get(tag[0], tag[0]), label
     raise TagError(place, tag)
 
@@ -91,34 +96,32 @@ class Scheme:
     def __len__(self) -> int:
         return 1 + len(self.prefixes) * len(self.labels)
 
-    @cached_property
-    def begins(self) -> NDArray[np.bool_]:
+    @property
+    def begins(self) -> list[bool]:
         """Which tags may stand first, or after a tag that ends a span."""
-        return np.array([tag[0] in "OBS" for tag in self.tags])
+        return [tag[0] in "OBS" for tag in self.tags]
 
-    @cached_property
-    def ends(self) -> NDArray[np.bool_]:
+    @property
+    def ends(self) -> list[bool]:
         """Which tags may stand last, or before a tag that begins something."""
-        return np.array([tag[0] in ("OES" if self.name == "bioes" else "OBI") for tag in self.tags])
+        return [tag[0] in ("OES" if self.name == "bioes" else "OBI") for tag in self.tags]
 
-    @cached_property
-    def goes_on(self) -> NDArray[np.bool_]:
-        """[before, after]: whether `after` continues the span that `before` is in."""
-        return np.array(
+    @property
+    def follows(self) -> list[list[bool]]:
+        """[before][after]: whether `after` may follow `before`: it goes on with its span, or the
+        one ends and the other begins."""
+        return [
             [
-                [a[0] in "IE" and b[0] in "BI" and a[1:] == b[1:] for a in self.tags]
-                for b in self.tags
+                (after[0] in "IE" and before[0] in "BI" and after[1:] == before[1:])
+                or (ended and begun)
+                for after, begun in zip(self.tags, self.begins, strict=True)
             ]
-        )
+            for before, ended in zip(self.tags, self.ends, strict=True)
+        ]
 
-    @cached_property
-    def follows(self) -> NDArray[np.bool_]:
-        """[before, after]: whether `after` may follow `before` at all."""
-        return np.asarray(self.goes_on | (self.ends[:, None] & self.begins[None, :]))
-
-    def of_spans(self, spans: Iterable[Span], words: int) -> NDArray[np.int64]:
+    def of_spans(self, spans: Iterable[Span], words: int) -> list[int]:
         """A tag for each word; spans do not overlap."""
-        out = np.zeros(words, np.int64)
+        out = [0] * words
         place = {tag: number for number, tag in enumerate(self.tags)}
         for start, end, label in spans:
             last = end - 1

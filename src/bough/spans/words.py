@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,14 @@ def _marks() -> str:
             ranges.append(f"{chr(start)}-{chr(code - 1)}")
             start = None
     return "".join(ranges)
+
+
+def as_objects(items: Sequence[Any]) -> NDArray[Any]:
+    """An array of as many objects, whatever they hold: numpy would look into lists of spans."""
+    out = np.empty(len(items), object)
+    for place, item in enumerate(items):
+        out[place] = item
+    return out
 
 
 def words_of(text: str) -> Ints:

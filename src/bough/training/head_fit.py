@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bough.data.examples import Examples
+from bough.data.examples import Examples, output_places, output_rows
 from bough.data.packing import by_tokens, collate
 from bough.model.heads import Head
 from bough.model.losses import class_weights, loss
@@ -66,9 +66,9 @@ def fit_linear(head: Head, inputs: Tensor, targets: Tensor | None) -> None:
 
 @torch.no_grad()
 def _inputs(network: Network, name: str, output: nn.Linear, examples: Examples) -> Tensor:
-    """What a task's last map is given for each example, without dropout."""
+    """What a task's last map is given for each example, or each word, without dropout."""
     device = output.weight.device
-    rows = torch.empty(len(examples), output.in_features, device=device)
+    rows = torch.empty(output_rows(examples), output.in_features, device=device)
     given: list[Tensor] = []
 
     def keep(_: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -79,7 +79,7 @@ def _inputs(network: Network, name: str, output: nn.Linear, examples: Examples) 
         for part in by_tokens(examples.lengths):
             batch = collate({name: examples}, {name: part})
             network(batch.pack.to(device), batch.index)
-            rows[torch.from_numpy(part).to(device)] = given.pop().float()
+            rows[output_places(examples, part).to(device)] = given.pop().float()
     finally:
         hook.remove()
     return rows

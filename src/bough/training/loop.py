@@ -40,8 +40,8 @@ class Loop:
         writer: Writer,
         display: Display,
         processes: Processes,
-        phases: int = 1,
-        verb: str = "train",
+        phases: int,
+        verb: str,
     ):
         self.writer = writer
         self.display = display

@@ -23,7 +23,7 @@ from bough.model.network import Network
 from bough.recipe.training import Phase as PhaseSettings
 from bough.recipe.training import Training
 from bough.training import optimizer, sampling
-from bough.training.step import Stepper, StepResult
+from bough.training.step import Batches, Stepper, StepResult
 
 # Of a run whose length is left to the rows: enough steps, but no end of passes over a few rows.
 ENOUGH_STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 3, 10
@@ -70,6 +70,7 @@ class PhaseSchedule:
     frozen: bool  # whether only the heads learn
     sampler: sampling.Sampler
     steps: int
+    tasks: tuple[str, ...]  # that learn in it
 
     @classmethod
     def of(
@@ -77,11 +78,13 @@ class PhaseSchedule:
     ) -> PhaseSchedule:
         """The schedule over these training sets; without a phase, of the whole run."""
         settings = training if phase is None else phase.over(training)
+        if phase is not None and phase.tasks is not None:
+            examples = {name: examples[name] for name in phase.tasks if name in examples}
         groups = row_groups(examples)
         sizes = {name: len(rows) for name, rows in groups.items()}
         lengths = {name: float(rows.lengths.mean()) for name, rows in groups.items()}
         frozen = phase is not None and phase.frozen
-        return cls(settings, frozen, *_length(settings, sizes, lengths))
+        return cls(settings, frozen, *_length(settings, sizes, lengths), tuple(examples))
 
     @property
     def epochs(self) -> int:
@@ -128,6 +131,7 @@ class Phase:
         self.progress = progress
         seed = [training.seed, progress.phase]
         self.loader = Loader(examples, self._draw, training.accumulate, processes)
+        self.batches: Batches = self.loader
         factors = schedule.sampler.factors
         weights = {
             task: weights[task] * factors[name]
@@ -150,8 +154,8 @@ class Phase:
             self.progress.epoch, self.progress.step = self.progress.epoch + 1, 0
             self.stepper.weighting.close_epoch()
         began = time.perf_counter()
-        self.stepper.objective.begin(self.run_share)
-        result = self.stepper.step(self.loader, self.lr, self._cosines_due)
+        self.stepper.begin(self.run_share)
+        result = self.stepper.step(self.batches, self.lr, self._cosines_due)
         seconds = time.perf_counter() - began
         if self.training.minutes is not None:  # then the clock decides, and not each his own
             seconds = self.processes.first_says(seconds)

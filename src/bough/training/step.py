@@ -9,14 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bough.data.examples import Examples
-from bough.data.loader import Loader, MicroBatch
+from bough.data.loader import MicroBatch
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import EmbeddingsModule
@@ -26,7 +26,7 @@ from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
 from bough.training.gradient_combiner import Combiner, Group
 from bough.training.objective.objective import Objective
-from bough.training.weight_average import WeightAverage
+from bough.training.weight_average import averaged
 
 
 class NotFiniteError(ArithmeticError):
@@ -44,6 +44,12 @@ class StepResult:
     weights: dict[str, float]  # that the losses were multiplied by
     coefficients: dict[str, dict[str, float]]  # of the gradients: users of a part -> task -> number
     cosines: dict[str, dict[str, float]] | None = None
+
+
+class Batches(Protocol):
+    """What steps learn from."""
+
+    def next(self, apart: bool) -> list[MicroBatch]: ...
 
 
 class Stepper:
@@ -67,9 +73,9 @@ class Stepper:
             dropout = np.random.SeedSequence([*seed, processes.rank]).generate_state(1)[0]
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
-        self.objective = Objective(network.tasks, examples, training)
-        modules = network.modules()
-        words = [module.words for module in modules if isinstance(module, EmbeddingsModule)]
+        moving = [part for part in network.modules() if isinstance(part, EmbeddingsModule)]
+        self.objective = Objective(network.tasks, examples, training, self.dropout, moving)
+        words = network.lookups()
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
             table.sparse = True
@@ -97,9 +103,15 @@ class Stepper:
             head_lr=training.head_lr,
             adapter_lr=training.adapter_lr,
         )
-        self.average = WeightAverage(self.parameters, training.ema) if training.ema else None
+        self.average = averaged(self.parameters, training)
+        self.run_share = 0.0
 
-    def step(self, loader: Loader, lr: float, cosines: bool = False) -> StepResult:
+    def begin(self, done: float) -> None:
+        """The next step is one before which this share of the run is done."""
+        self.objective.begin(done)
+        self.run_share = done
+
+    def step(self, loader: Batches, lr: float, cosines: bool = False) -> StepResult:
         """Learn from what the loader has next; with `cosines`, compare the tasks' gradients."""
         # Draw and load. Tasks apart cost the same where every example belongs to one task, as the
         # tasks' graphs are disjoint; rows that several tasks have labels for are passed once.
@@ -141,7 +153,7 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         self.weighting.learn(self._again(step, before) if self.weighting.looks_back else None)
         if self.average is not None:
-            self.average.update()
+            self.average.update(self.run_share)
         all_tokens = round(tokens_of_all)
         return StepResult(losses, all_tokens, lr, norm, weights, coefficients, compared)
 

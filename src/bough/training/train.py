@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -52,19 +52,11 @@ def train(
         >>> run.plan, run.finished
         ('split@1', True)
     """
-    resolved = Recipe.read(recipe, overrides).anchored()
+    # What a run does not do is not in its recipe.
+    resolved = Recipe.read(recipe, overrides).anchored().model_copy(update={"pretraining": None})
     chosen = Path(out).expanduser() if out is not None else new_folder(recipe)
     watched = display or (for_terminal() if progress else Silent())
-    with joined() as processes:
-        folder = Path(processes.hand_out_bytes(str(chosen).encode()).decode())
-        if restarted() and Run(folder).recipe_file.is_file():
-            return _go_on(Run(folder), watched, processes)
-        writer = Writer.start(folder) if processes.first else Onlooker(folder)
-        with _closing(writer, watched, processes) as shown, _threads(resolved.threads):
-            teach = partial(_finish, display=shown, processes=processes)
-            ready = with_trained_teachers(resolved, teach, processes, shown.say)
-            Trainer(ready, writer, shown, None, processes).run()
-    return writer.run
+    return start(Trainer, resolved, chosen, watched, _with_teachers)
 
 
 def resume(
@@ -86,12 +78,63 @@ def resume(
         >>> bough.resume("runs/stopped").finished
         True
     """
-    run = Run.open(folder)
+    watched = display or (for_terminal() if progress else Silent())
+    return go_on(Trainer, Run.open(folder), watched, threads)
+
+
+class Worker(Protocol):
+    """What does the work of a run, from where it stands to its end."""
+
+    verb: ClassVar[str]  # the command that starts it and goes on with it
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        writer: Writer,
+        display: Display,
+        state: dict[str, Any] | None,
+        processes: Processes,
+    ): ...
+
+    def run(self) -> None: ...
+
+
+Prepare = Callable[[Recipe, Display, Processes], Recipe]
+"""What is done before a run begins: the recipe as it then is."""
+
+
+def start(
+    worker: type[Worker],
+    recipe: Recipe,
+    chosen: Path,
+    display: Display,
+    prepare: Prepare = lambda recipe, display, processes: recipe,
+) -> Run:
+    """A new run in this folder; after a restart of its processes, the one they had begun."""
+    with joined() as processes:
+        folder = Path(processes.hand_out_bytes(str(chosen).encode()).decode())
+        if restarted() and Run(folder).recipe_file.is_file():
+            return _go_on(worker, Run(folder), display, processes, None)
+        writer = Writer.start(folder) if processes.first else Onlooker(folder)
+        with (
+            _closing(writer, display, processes, worker.verb) as shown,
+            _threads(recipe.threads),
+        ):
+            worker(prepare(recipe, shown, processes), writer, shown, None, processes).run()
+    return writer.run
+
+
+def go_on(worker: type[Worker], run: Run, display: Display, threads: int | None) -> Run:
+    """The run from its checkpoint to its end."""
     if run.finished and not restarted():
         raise UserError(f"{run.folder}: is finished; there is nothing to resume")
-    watched = display or (for_terminal() if progress else Silent())
     with joined() as processes:
-        return _go_on(run, watched, processes, threads)
+        return _go_on(worker, run, display, processes, threads)
+
+
+def _with_teachers(recipe: Recipe, display: Display, processes: Processes) -> Recipe:
+    teach = partial(_finish, display=display, processes=processes)
+    return with_trained_teachers(recipe, teach, processes, display.say)
 
 
 def _finish(recipe: Recipe, run: Run, display: Display, processes: Processes) -> None:
@@ -107,20 +150,28 @@ def _finish(recipe: Recipe, run: Run, display: Display, processes: Processes) ->
         writer.close()
 
 
-def _go_on(run: Run, display: Display, processes: Processes, threads: int | None = None) -> Run:
+def _go_on(
+    worker: type[Worker], run: Run, display: Display, processes: Processes, threads: int | None
+) -> Run:
     if run.finished:  # by processes of which one failed at the very end
         return run
     writer = Writer.resume(run.folder) if processes.first else Onlooker(run.folder)
-    with _closing(writer, display, processes) as shown:
+    with _closing(writer, display, processes, worker.verb) as shown:
         recipe = run.recipe()
+        verb = "train" if recipe.pretraining is None else "pretrain"
+        if worker.verb != verb:
+            raise UserError(
+                f"{run.folder}: was begun by `bough {verb}`; go on with: "
+                f"bough {verb} --resume {run.folder}"
+            )
         with _threads(threads or recipe.threads):
-            Trainer(recipe, writer, shown, _state_for_all(run, processes), processes).run()
+            worker(recipe, writer, shown, _state_for_all(run, processes), processes).run()
     return run
 
 
-def new_folder(recipe: object) -> Path:
+def new_folder(recipe: object, ending: str = "") -> Path:
     """runs/<recipe's name>, numbered where it is taken; after a restart the last one taken."""
-    stem = Path(recipe).stem if isinstance(recipe, str | os.PathLike) else "run"
+    stem = (Path(recipe).stem if isinstance(recipe, str | os.PathLike) else "run") + ending
     number, last = 1, None
     while True:
         folder = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
@@ -170,14 +221,16 @@ def _check_sums(checkpoint: Path) -> None:
 
 
 @contextmanager
-def _closing(writer: Writer, display: Display | None, processes: Processes) -> Iterator[Display]:
+def _closing(
+    writer: Writer, display: Display | None, processes: Processes, verb: str
+) -> Iterator[Display]:
     """Whatever happens, the display is put away and the run directory let go of."""
     shown = display if display is not None and processes.first else Silent()
     try:
         yield shown
     except DiskFullError as error:
         raise Failed(
-            f"{error}. Make room, then go on with: bough train --resume {writer.run.folder}"
+            f"{error}. Make room, then go on with: bough {verb} --resume {writer.run.folder}"
         ) from None
     finally:
         shown.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -30,7 +30,7 @@ from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
 from bough.runs.console import Display
 from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import calibrate, predict, score
-from bough.scoring.metrics import selected
+from bough.scoring.metrics import Predictions, aggregates, selected
 from bough.training.head_fit import MOST_ROWS, fit_heads
 from bough.training.loop import Loop
 from bough.training.phase import Phase, PhaseSchedule, Progress
@@ -44,6 +44,8 @@ SPARSE = 0.5  # passes over all the rows, below which keeping states is not wort
 
 class Trainer:
     """One run from where it stands to its end."""
+
+    verb: ClassVar[str] = "train"
 
     def __init__(
         self,
@@ -91,7 +93,10 @@ class Trainer:
         )  # fmt: skip
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
-        self.loop = Loop(writer, display, processes, len(self.schedules))
+        # Those that only help others before the last phase are judged, but do not count.
+        self.counted = {name: self.tasks[name] for name in self.schedules[-1].tasks}
+        self.counted |= {name: self.tasks[name] for name in self.train if not weights[name]}
+        self.loop = Loop(writer, display, processes, len(self.schedules), self.verb)
         self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:
@@ -187,8 +192,9 @@ class Trainer:
                     f"{self.writer.run.checkpoint}: does not fit encoder {self.recipe.encoder!r} "
                     "as it is now; put back the one that the run began with, or train anew"
                 ) from None
-        sparse = schedule.examples < SPARSE * sum(map(len, self.learned.values()))
-        examples = self.learned if sparse else self._with_states(self.network, self.learned)
+        examples = {name: self.learned[name] for name in schedule.tasks}
+        if schedule.examples >= SPARSE * sum(map(len, examples.values())):
+            examples = self._with_states(self.network, examples)
         # Judging all of it at every evaluation might take longer than training.
         few = {name: dev.sample(schedule.training.evaluate_rows) for name, dev in self.dev.items()}
         judged = self._with_states(self.network, few)
@@ -234,10 +240,10 @@ class Trainer:
         progress, average = phase.progress, phase.stepper.average
         with nullcontext() if average is None else average.applied():
             answers = predict(self.network, judged, processes=self.processes)
-            scores = score(self.tasks, judged, answers) if self.processes.first else {}
+            scores = self._scores(judged, answers) if self.processes.first else {}
             scores = self.processes.agree_on(scores)  # what is best, and when to stop
             select = self.recipe.training.select
-            value = None if select == "last" else selected(scores, self.tasks, select)
+            value = None if select == "last" else selected(scores, self.counted, select)
             better = value is None or progress.best is None or value > progress.best
             if better:
                 progress.best, progress.since_best = value, 0
@@ -248,6 +254,17 @@ class Trainer:
         self.display.scored(progress.total, scores, better)
         patience = phase.training.patience
         return patience is not None and progress.since_best >= patience
+
+    def _scores(
+        self,
+        examples: Mapping[str, Examples],
+        answers: Mapping[str, Predictions],
+        intervals: bool = False,
+    ) -> dict[str, Any]:
+        """Of all tasks; the means are over those that count."""
+        scores = score(self.tasks, examples, answers, intervals)
+        counted = {name: each for name, each in scores["tasks"].items() if name in self.counted}
+        return scores | aggregates(self.tasks, counted)
 
     def _finish(self, progress: Progress) -> None:
         """The best model once more on every split that has rows; then the run is done."""
@@ -273,7 +290,7 @@ class Trainer:
                 best.facts["calibration"] = calibrate(best.tasks, examples, predicted)
             labelled = {n: source for n, source in examples.items() if source.targets is not None}
             if labelled:
-                scores[split] = score(self.tasks, labelled, predicted, intervals=True)
+                scores[split] = self._scores(labelled, predicted, intervals=True)
             for name, answers in predicted.items():
                 rows = self.data.rows[name][split]
                 table = predictions.table(self.tasks[name], rows, answers)

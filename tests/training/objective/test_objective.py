@@ -25,7 +25,9 @@ def test_each_task_learns_by_what_it_has() -> None:
     )
     batch = collate(examples, {"single": np.array([2, 0]), "twin": np.array([1])})
     outputs = {"single": torch.randn(2, 3), "twin": torch.rand(1, 1)}
-    objective = Objective(TASKS, examples, Training(distil={"weight": 0.5, "temperature": 2.0}))
+    objective = Objective(
+        TASKS, examples, Training(distil={"weight": 0.5, "temperature": 2.0}), torch.Generator()
+    )
     objective.begin(0.5)
     found = objective.losses(lambda: outputs, batch)
     # Of the three classes, two have a label, each one: both count 2/3 * 2 / 2.

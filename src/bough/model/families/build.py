@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from torch import nn
 
+from bough.model.families.deberta import DebertaEmbeddings, DisentangledAttention
 from bough.model.families.modernbert import ModernBertEmbeddings, ModernBertLayer
 from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.transformer import Embeddings, Layer, Pooler
 from bough.plan.encoder_shape import Shape
 
+EMBEDDINGS: Mapping[str, Callable[[Shape], EmbeddingsModule]] = {
+    "bert": Embeddings,
+    "modernbert": ModernBertEmbeddings,
+    "deberta": DebertaEmbeddings,
+}
+
 
 def embeddings(shape: Shape) -> EmbeddingsModule:
-    return ModernBertEmbeddings(shape) if shape.network == "modernbert" else Embeddings(shape)
+    return EMBEDDINGS[shape.network](shape)
 
 
 def layer(shape: Shape, number: int) -> LayerModule:
     """The layer of this number, counted from 1."""
-    return ModernBertLayer(shape, number) if shape.network == "modernbert" else Layer(shape)
+    if shape.network == "modernbert":
+        return ModernBertLayer(shape, number)
+    if shape.network == "deberta":
+        return Layer(shape, DisentangledAttention(shape))
+    return Layer(shape)
 
 
 def trunk(shape: Shape) -> dict[str, nn.Module]:

@@ -28,6 +28,7 @@ class ModernBertEmbeddings(EmbeddingsModule):
         super().__init__()
         self.words = nn.Embedding(shape.vocabulary, shape.width)
         self.norm = nn.LayerNorm(shape.width, eps=shape.eps, bias=False)
+        self.relative = None
 
     def forward(
         self, ids: Tensor, types: Tensor, positions: Tensor, dropout: DropoutGenerator | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from bough.model.dropout import DropoutGenerator
 
 
 class LayerAdapters(Protocol):
-    """What a layer's adapters add; every method but `parallel` returns its input's shape."""
+    """What a layer's adapters add. Neighbouring texts with the same adapters are a segment."""
 
     def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:
         """`y`, the product of `x` with the matrices of these letters, with what is added to it."""
@@ -24,20 +25,42 @@ class LayerAdapters(Protocol):
     def after(self, y: Tensor) -> Tensor:
         """What follows the layer."""
 
+    def each(self, letters: str, x: Tensor, y: Tensor) -> list[Tensor]:
+        """As `matrix`, of rows that are no text's own: for each segment."""
+
+    def segment_of(self) -> list[int]:
+        """Of each text."""
+
+
+Attention = Callable[
+    [
+        Tensor,
+        Tensor | None,
+        nn.Linear,
+        Layout,
+        int,
+        DropoutGenerator | None,
+        LayerAdapters | None,
+    ],
+    Tensor,
+]
+"""Rows, the first ones if only they ask, matrices, layout, heads, dropout, adapters -> mixtures."""
+
 
 class EmbeddingsModule(nn.Module):
     """Ids, segments and positions, each [tokens] -> [tokens, d]."""
 
     words: nn.Embedding
+    relative: nn.Embedding | None  # for relative positions, a row for each bucket of distances
 
     def forward(
         self, ids: Tensor, types: Tensor, positions: Tensor, dropout: DropoutGenerator | None
     ) -> Tensor:
         raise NotImplementedError
 
-    def position_table(self) -> Tensor | None:
-        """What all layers above need for relative positions, a row for each bucket of them."""
-        return None
+    def position_table(self) -> Tensor:
+        """What the layers above are given of `relative`, where there is one."""
+        raise NotImplementedError
 
 
 class LayerModule(nn.Module):

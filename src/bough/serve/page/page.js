@@ -116,7 +116,7 @@ const milliseconds = (number) => `${number < 10 ? number.toFixed(1) : number.toF
 
 function drawAnswers(read, answers, paired) {
   const [whole, ...each] = read.map(({ title, text }, number) => {
-    const cards = Object.entries(answers[number]).map(([name, answer]) => card(name, answer));
+    const cards = Object.entries(answers[number]).map(([name, answer]) => card(name, answer, text));
     if (!paired) cards.push(...names(2).map(missing));
     const words = title && typeof text === "string" ? make("span", {}, ` ${shorten(text)}`) : null;
     return make(
@@ -132,11 +132,19 @@ function drawAnswers(read, answers, paired) {
   if (place.getBoundingClientRect().top > innerHeight - 120) place.scrollIntoView({ block: "center" });
 }
 
-function card(name, answer) {
+/** By its kind: what a card says in a word, and its body. */
+const kinds = {
+  classify: (answer, task) => [answer.label, bars(answer, task.labels)],
+  regress: (answer, task) => [answer.value.toFixed(2), scale(answer.value, task.range)],
+  tag: (answer, task, text) => [
+    answer.spans.length === 1 ? "1 span" : `${answer.spans.length} spans`,
+    [marked(text, answer.spans, task.labels)],
+  ],
+};
+
+function card(name, answer, text) {
   const task = facts.tasks[name];
-  const number = task.kind === "regress";
-  const said = number ? answer.value.toFixed(2) : answer.label;
-  const body = number ? scale(answer.value, task.range) : bars(answer, task.labels);
+  const [said, body] = kinds[task.kind](answer, task, text);
   const head = make("header", {}, make("h3", {}, name), make("span", { class: "said" }, said));
   const cut = answer.cut
     ? make("p", { class: "pale cut" }, `Only the first ${facts.longest} tokens were read.`)
@@ -151,6 +159,22 @@ function missing(name) {
   const head = make("header", {}, make("h3", {}, name));
   const words = make("p", {}, "Needs a second text.");
   return make("article", { class: "panel card", "data-task": name }, head, words);
+}
+
+/** The text with its spans marked; offsets count characters, of which some are two to JavaScript. */
+function marked(text, spans, labels) {
+  const signs = [...text];
+  const part = (start, end) => signs.slice(start, end).join("");
+  const nodes = [];
+  let at = 0;
+  for (const { start, end, label, score } of spans) {
+    const share = `${(100 * score).toFixed(0)}\u00a0%`;
+    const mark = make("mark", { title: `${label}, ${share}` }, part(start, end), make("small", {}, label));
+    mark.style.setProperty("--turn", labels.indexOf(label) / labels.length);
+    nodes.push(part(at, start), mark);
+    at = end;
+  }
+  return make("p", { class: "marked" }, ...nodes, part(at, signs.length));
 }
 
 function bars(answer, labels) {

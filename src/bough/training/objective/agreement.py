@@ -38,6 +38,8 @@ def distance(task: Task, outputs: Tensor, taught: Tensor, temperature: float = 1
             ours = _choices(task, outputs / temperature)
             theirs = (_taught_choices(task, taught) / temperature).log_softmax(2)
             return _divergences(theirs, ours).mean() * temperature**2
+        case "tag":
+            raise ValueError("a recipe gives tag tasks no teacher")
         case _:
             assert_never(task.kind)
 
@@ -47,10 +49,10 @@ def disagreement(task: Task, one: Tensor, other: Tensor) -> Tensor:
     numbers, and for shares learned as such, the squared difference."""
     one, other = one.float(), other.float()
     match task.kind:
-        case "classify" if task.loss_name != "mse":
+        case "classify" | "tag" if task.loss_name != "mse":
             a, b = _choices(task, one), _choices(task, other)
             return (_divergences(a, b) + _divergences(b, a)).mean() / 2
-        case "classify" | "regress":
+        case "classify" | "regress" | "tag":
             return F.mse_loss(one, other)
         case _:
             assert_never(task.kind)

@@ -1,11 +1,15 @@
-"""What a step makes less: each task's loss on its examples of a batch, whatever it learns by."""
+"""What a step makes less: each task's loss on its examples of a batch, whatever it learns by.
+
+Beside labels and teachers, answers may be asked to be steady; that takes more passes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bough.data.examples import Examples
 from bough.data.packing import Batch
@@ -13,6 +17,7 @@ from bough.model.losses import class_weights, loss
 from bough.recipe.tasks import Task
 from bough.recipe.training import Training
 from bough.training.objective.distillation import mixed_loss, teacher_share
+from bough.training.objective.smoothness import MovedEmbeddings, r_drop, smart
 
 Forward = Callable[[], dict[str, Tensor]]
 """A pass over a batch with new chance: each task's outputs."""
@@ -22,8 +27,16 @@ class Objective:
     """Each task's loss; it changes as the run goes on."""
 
     def __init__(
-        self, tasks: Mapping[str, Task], examples: Mapping[str, Examples], training: Training
+        self,
+        tasks: Mapping[str, Task],
+        examples: Mapping[str, Examples],
+        training: Training,
+        chance: torch.Generator,
+        embeddings: Sequence[nn.Module] = (),
     ):
+        """`chance` is what the passes draw from."""
+        self.chance = chance
+        self.embeddings = embeddings
         self.tasks = tasks
         self.training = training
         self.class_weights = {
@@ -38,7 +51,43 @@ class Objective:
 
     def losses(self, forward: Forward, batch: Batch) -> dict[str, Tensor]:
         """The tasks' mean losses over their examples of the batch."""
-        return {name: self._loss(name, out, batch) for name, out in forward().items()}
+        before = self.chance.get_state()
+        outputs = forward()
+        losses = self._plain(outputs, batch)
+        if self.training.r_drop:
+            other = forward()
+            both = [losses, self._plain(other, batch)]
+            losses = r_drop(self.tasks, both, [outputs, other], self.training.r_drop)
+        if self.training.smart is not None:
+            settings = self.training.smart
+            moved = MovedEmbeddings(self.embeddings, settings.radius, self._drawn())
+
+            def again() -> dict[str, Tensor]:
+                with self._replayed(before):
+                    return forward()
+
+            changes = smart(self.tasks, outputs, again, moved)
+            losses = {name: v + settings.weight * changes[name] for name, v in losses.items()}
+        return losses
+
+    def _drawn(self) -> torch.Generator:
+        """Chance of its own for what must not change what a pass draws."""
+        seed = torch.empty((), dtype=torch.int64, device=self.chance.device)
+        seed.random_(generator=self.chance)
+        return torch.Generator(self.chance.device).manual_seed(int(seed))
+
+    @contextmanager
+    def _replayed(self, before: Tensor) -> Iterator[None]:
+        """Within, chance is what it was before the first pass."""
+        now = self.chance.get_state()
+        self.chance.set_state(before)
+        try:
+            yield
+        finally:
+            self.chance.set_state(now)
+
+    def _plain(self, outputs: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+        return {name: self._loss(name, out, batch) for name, out in outputs.items()}
 
     def _loss(self, name: str, outputs: Tensor, batch: Batch) -> Tensor:
         task, weights = self.tasks[name], self.class_weights[name]

@@ -77,10 +77,15 @@ class States:
         return examples if cached is None else replace(examples, first=self.first, cached=cached)
 
     def _bounds(self, examples: Examples) -> Ints:
-        """Where each sequence's rows begin and end: one per token, a single one once read out."""
+        """Where each sequence's rows begin and end: one per token, a single one once read out, or
+        one per word."""
         read = self.first > self.network.routing.rows.index(READ)
         sequences = examples.sequences
-        return np.arange(len(sequences) + 1) if read else sequences.bounds
+        if not read:
+            return sequences.bounds
+        if examples.words is None or sequences.words is None:
+            return np.arange(len(sequences) + 1)
+        return sequences.words.bounds
 
     def _shape(self, examples: Examples) -> tuple[int, int]:
         return int(self._bounds(examples)[-1]), self.network.shape.width
@@ -98,7 +103,8 @@ class States:
                 facts.append(str(self.network.narrow))
             digest.update(json.dumps(facts).encode())
         sequences = examples.sequences
-        for array in (sequences.ids, sequences.types, sequences.bounds):
+        words = () if sequences.words is None else (sequences.words.tokens, sequences.words.bounds)
+        for array in (sequences.ids, sequences.types, sequences.bounds, *words):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:32]
 

@@ -1,0 +1,1 @@
+"""Further pretraining: an encoder that guesses masked words of the tasks' own texts."""
