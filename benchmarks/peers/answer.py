@@ -24,7 +24,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
-CALIBRATED = 300  # texts that show nncf how large activations are
+CALIBRATED = 100  # texts that show nncf how large activations are
 Inputs = dict[str, np.ndarray]
 
 
