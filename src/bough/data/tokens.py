@@ -108,7 +108,7 @@ def tokenise(
     """
     tokenizer.enable_truncation(longest, strategy="longest_first")
     encode = tokenizer.encode_batch if words else tokenizer.encode_batch_fast  # without offsets
-    encodings = encode([text_of(parts) for parts in texts])
+    encodings = encode([text_of(parts) for parts in texts]) if texts else []
     lengths = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
     bounds = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
     ids = np.empty(bounds[-1], np.int32)
