@@ -155,6 +155,8 @@ class PairsModule(nn.Module):
 class BucketLayout(Layout):
     """Where `texts` texts of one length lie; both numbers may be symbols of a trace."""
 
+    traced = True
+
     texts: int = 1
 
     @property

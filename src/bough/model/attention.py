@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ class Layout:
     lengths: tuple[int, ...]
     biases: tuple[Tensor, ...] = ()  # tables of relative positions [distances, heads]
     bias_of: tuple[int, ...] = ()  # per text, which table
+    traced: ClassVar[bool] = False  # by a graph's maker, who sees what torch does and no kernel
     padding: int = 0  # rows after the last text's: products like numbers of rows that come again
 
     @cached_property
@@ -175,7 +176,7 @@ def attend(
         pairs = sum(n * m for n, m in zip(asking, layout.lengths, strict=True))
         keep = dropout.keep((heads * pairs,), rate)
     out: Tensor
-    if kernels.available(qkv):
+    if kernels.available(qkv) and not layout.traced:
         reach = max(layout.lengths)
         tables = [distance_bias(table, reach) for table in layout.biases]
         bias = torch.stack(tables).float().contiguous() if tables else None
