@@ -39,13 +39,15 @@ LATE = 0.1  # seconds before the signal within which a request may not have reac
 
 
 class Bench:
-    def __init__(self, folder: Path, args: argparse.Namespace):
+    def __init__(
+        self, folder: Path, run: Path | None, count: int, workers: int = 1, precision: str = "auto"
+    ):
         self.folder = folder
-        self.options = ["--workers", str(args.workers), "--precision", args.precision]
-        self.run = args.run or make_model(folder)
+        self.options = ["--workers", str(workers), "--precision", precision]
+        self.run = run or make_model(folder)
         self.model = load_torch(self.run)
-        self.model.answer_in(args.precision)
-        self.texts = mixed_texts(self.model, args.texts)
+        self.model.answer_in(precision)
+        self.texts = mixed_texts(self.model, count)
         truth = self.model.predict(self.texts)
         known = {
             "texts": self.texts,
@@ -200,7 +202,7 @@ def main() -> None:
         f"{args.workers} worker(s), precision {args.precision}"
     )
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), args)
+        bench = Bench(Path(folder), args.run, args.texts, args.workers, args.precision)
         bench.offline()
         speed(bench, "one text each", args.seconds, args.clients, [1])
         speed(bench, "1 to 16 texts", args.seconds, args.clients, [1, 1, 2, 4, 8, 16])

@@ -5,8 +5,9 @@
 Requests come at a bounded rate, so that it can run beside other work: one to sixteen texts, bodies
 that nobody should send, the pages and /metrics, clients that leave before their answer or in the
 middle of a body. Every answer to a text is compared with the offline prediction. The server's own
-memory (resident, of it alone) is read every 5 seconds; the second half of the time is told as its
-lowest and highest against its median.
+memory (resident, of it alone) is read every second, with whatever passes are under way; what counts
+is the median of a minute. The second half of the minutes is told as their lowest and highest
+against their median.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from tests.serving import post, wild_bodies
 
 SIZES = (1, 1, 1, 2, 4, 16)  # texts in a request
 PATHS = ("/", "/docs", "/tasks", "/metrics", "/health", "/ready", "/openapi.json", "/no/such/path")
-EVERY = 5.0  # seconds between looks at the memory
+EVERY = 1.0  # seconds between looks at the memory
+MINUTE = 60  # looks
 
 
 class Soak:
@@ -106,8 +108,9 @@ async def load(soak: Soak, process: psutil.Process, seconds: float, rate: float)
         if now >= looked:
             memory.append(process.memory_full_info().uss)
             looked += EVERY
-            if len(memory) % 60 == 0:
-                print(f"{(now - began) / 60:5.1f} min: {memory[-1] / 2**20:.1f} MiB", flush=True)
+            if len(memory) % (5 * MINUTE) == 0:
+                middle = statistics.median(memory[-MINUTE:])
+                print(f"{(now - began) / 60:5.1f} min: {middle / 2**20:.1f} MiB", flush=True)
         if len(running) < 64:
             task = asyncio.create_task(soak.one())
             running.add(task)
@@ -131,13 +134,17 @@ def main() -> None:
         memory = asyncio.run(load(soak, server, 60 * asked.minutes, asked.rate))
         process.terminate()
         code = process.wait()
-    half = memory[len(memory) // 2 :]
+    minutes = [
+        statistics.median(memory[start : start + MINUTE])
+        for start in range(0, max(1, len(memory) - MINUTE + 1), MINUTE)
+    ]
+    half = minutes[len(minutes) // 2 :]
     middle = statistics.median(half)
     print(f"{sum(soak.counts.values())} counts: {dict(sorted(soak.counts.items()))}")
     print(
-        f"memory: {memory[0] / 2**20:.1f} MiB at the start, second half {middle / 2**20:.1f}, "
+        f"memory: {minutes[0] / 2**20:.1f} MiB at the start, second half {middle / 2**20:.1f}, "
         f"{100 * (min(half) / middle - 1):+.2f} % to {100 * (max(half) / middle - 1):+.2f} %, "
-        f"at the end {100 * (memory[-1] / half[0] - 1):+.2f} % against its beginning; "
+        f"at the end {100 * (half[-1] / half[0] - 1):+.2f} % against its beginning; "
         f"exit code {code}"
     )
 

@@ -18,7 +18,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # beside them at the root (errors, files, ...) is below all.
 ORDER = (
     "native", "spans", "recipe", "plan", "data", "model", "scoring", "runs", "inference",
-    "training", "pretraining", "comparison", "reports", "survey", "export", "serve", "demo", "cli",
+    "training", "pretraining", "comparison", "reports", "survey", "export", "graft", "serve",
+    "demo", "cli",
 )  # fmt: skip
 FACE = {"bough", "__main__"}  # the public names, and `python -m bough`: both reach upwards
 # What can be asked before, or without, loading torch: it takes seconds.
@@ -37,6 +38,7 @@ CARRIED = ("export.modeling_bough", "export.modeling_bough_trunk")
 TESTED_ELSEWHERE = {
     "__main__": "`python -m bough`, in cli/test_main.py",
     "cli.compare": "in comparison/test_compare.py and reports/test_page.py",
+    "cli.graft": "in graft/test_soup.py and graft/test_grafting.py",
     "cli.export": "in export/test_leaving.py",
     "cli.serve": "in serve/test_main.py",
     "cli.survey": "in survey/test_survey.py and test_published_studies.py",

@@ -80,3 +80,28 @@ def test_idle_threads_sleep_soon_unless_told_otherwise(before: str, spins: str) 
         [sys.executable, "-c", whole], env=plain, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == spins
+
+
+def test_large_blocks_go_back_to_the_system() -> None:
+    """By default glibc takes a block for one to keep as soon as one of its size was given back."""
+    code = """
+import psutil
+memory = psutil.Process().memory_info
+
+def held(size=8 * 2**20):
+    blocks = [bytearray(size) for _ in range(9)]
+    blocks[:8] = []  # the last one lies above those that are gone
+    return memory().rss
+
+before = memory().rss
+held()
+print(held() - before < 3 * 8 * 2**20)
+"""
+    begun = "from bough.machine_limits import give_back_large_blocks\n"
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", start + code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for start in ("", begun + "give_back_large_blocks()\n")
+    ]
+    assert told == ["False", "True"]

@@ -14,6 +14,8 @@ LOOK = 0.2  # seconds for which other processes are watched
 # not the milliseconds that are usual. GNU's counts spins, LLVM's milliseconds.
 SHORT_SPIN = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
 WAITING = ("OMP_WAIT_POLICY", *SHORT_SPIN)  # who sets one of these knows better
+M_MMAP_THRESHOLD = -3  # its number in glibc's malloc.h
+LARGE = 2**20  # bytes: beyond what one short text needs at a time
 
 
 def cores(quota: Path = QUOTA) -> int:
@@ -44,6 +46,21 @@ def sleep_when_idle() -> None:
     """
     if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
         os.environ.update(SHORT_SPIN)
+
+
+def give_back_large_blocks() -> None:
+    """Memory of large arrays goes back to the system as soon as they are gone.
+
+    glibc would keep it in pieces, and passes of ever other sizes would need ever more of them. Only
+    on Linux with glibc; who has set its variables knows better.
+    """
+    if sys.platform != "linux" or "MALLOC_MMAP_THRESHOLD_" in os.environ:
+        return
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def _processors() -> list[int]:

@@ -143,6 +143,25 @@ def test_standard_input_to_standard_output(
     ]  # fmt: skip
 
 
+def test_a_terminal_shows_the_likeliest_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = {"many": tiny.task(labels=tuple("abcdefghij")), "few": tiny.task(labels=("x", "y"))}
+    source = tiny.encoder()
+    network = tiny.network("full", tasks, source)
+    folder = MultiTaskModel(network, source.tokenizer, source.shape.longest).save(tmp_path / "m")
+    shown = []
+    for terminal in (False, True):
+        stdin(monkeypatch, b"the old tree\n")
+        monkeypatch.setattr(sys.stdout, "isatty", lambda terminal=terminal: terminal)
+        answer_file(folder, "-", None)
+        shown.append(json.loads(capsys.readouterr().out))
+    whole, short = (found["many"]["probabilities"] for found in shown)
+    assert list(short) == [*sorted(whole, key=lambda label: -whole[label])[:5], "..."]
+    assert short["..."] == pytest.approx(1 - sum([*short.values()][:5]), abs=1e-4)
+    assert shown[0]["few"] == shown[1]["few"]
+
+
 def test_what_came_before_a_bad_line_is_answered(
     folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

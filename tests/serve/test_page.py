@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from bough.inference.torch_model import MultiTaskModel
+from bough.recipe.tasks import Task
 from bough.serve.settings import Settings
+from tests import tiny
 from tests.browser import Browser, executable
 from tests.serving import beside, model
 
@@ -284,3 +286,37 @@ def test_a_key_is_asked_for(tab: Browser, made: MultiTaskModel) -> None:
         tab.until("document.querySelectorAll('.card').length === 3")
         assert tab.text("#error") == ""
         assert tab.run("document.querySelector('.plan').offsetParent !== null")
+
+
+def test_spans_are_marked_in_the_text(tab: Browser) -> None:
+    """By characters: a tree is one of them, and two to JavaScript."""
+    text = "🌳🌳 the old tree is green and the leaf was not bright"
+    tasks = {
+        "mood": tiny.task(),
+        "names": Task(kind="tag", text="text", labels=("wood", "colour"), pooling="words"),
+    }
+    source = tiny.encoder(layers=2)
+    network = tiny.network("full", tasks, source, stir=0.3)
+    marking = MultiTaskModel(network, source.tokenizer, 40, {"examples": [text]})
+    answer = marking.predict(text)["names"]
+    assert answer.spans
+    with beside(marking, Settings()) as url:
+        tab.events.clear()
+        tab.go(f"{url}/")
+        tab.until("document.querySelectorAll('#examples button').length > 0")
+        tab.type("#first", text)
+        tab.click("#ask")
+        tab.until("document.querySelectorAll('.card').length === 2")
+        found = tab.run(
+            "[...document.querySelectorAll('.card[data-task=names] mark')].map(m =>"
+            " [m.firstChild.textContent, m.querySelector('small').textContent])"
+        )
+        assert found == [[span.text, span.label] for span in answer.spans]
+        whole = tab.run(
+            "[...document.querySelector('.marked').childNodes].map(n =>"
+            " n.nodeName === 'MARK' ? n.firstChild.textContent : n.textContent).join('')"
+        )
+        assert whole == text
+        count = len(answer.spans)
+        assert ["names", "1 span" if count == 1 else f"{count} spans"] in cards(tab)
+        assert tab.complaints() == []

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bough import __version__
-from bough.cli import compare, evaluate, export, plan, predict, serve, survey, train
+from bough.cli import compare, evaluate, export, graft, plan, predict, serve, survey, train
 from bough.cli.arguments import fail
 from bough.errors import UserError
 
@@ -61,6 +61,8 @@ app.command("eval")(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(serve.serve)
 app.command()(export.export)
+app.command()(graft.graft)
+app.command()(graft.soup)
 app.command()(plan.plan)
 app.command()(compare.compare)
 app.command()(compare.report)

@@ -113,6 +113,8 @@ def write_checkpoint(
             "label2id": {label: i for i, label in labels.items()},
             "problem_type": _reading(model.tasks[chosen])[0],
         }
+        if model.tasks[chosen].range is not None:  # which transformers does not ask for
+            config["label_range"] = model.tasks[chosen].range
     settings = _tokenizer_settings(model.tokenizer, network.shape, model.longest)
     for part in SPECIALS:
         if config.get(f"{part}_id", 0) is None and part in settings:

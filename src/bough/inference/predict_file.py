@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from bough.errors import UserError
 from bough.files import replacing
@@ -36,6 +36,7 @@ from bough.runs.console import progress
 from bough.safe_text import sheet_cell, shown
 
 C1_CONTROLS = re.compile("[\x7f-\x9f\ud800-\udfff]")
+SHOWN = 5  # classes of an answer on a terminal, where somebody reads them
 
 
 def answer_file(
@@ -144,9 +145,10 @@ class _JSONL:
     def __init__(self, file: TextIO):
         self.file = file
         self.live = file is sys.stdout  # someone may be waiting for the next line
+        self.most = SHOWN if file.isatty() else None
 
     def write(self, row: Row, answered: dict[str, Answer]) -> None:
-        answers = {task: answer.plain() for task, answer in answered.items()}
+        answers = {task: _likeliest(answer.plain(), self.most) for task, answer in answered.items()}
         written = json.dumps(
             {"id": row.label, **row.kept, **answers}, ensure_ascii=False, default=str
         )
@@ -155,6 +157,17 @@ class _JSONL:
         self.file.write(line + "\n")
         if self.live:
             self.file.flush()
+
+
+def _likeliest(answer: dict[str, Any], most: int | None) -> dict[str, Any]:
+    """The answer with so many of its classes, the others as one: `...` is their probability."""
+    chances: dict[str, float] = answer.get("probabilities", {})
+    if most is None or len(chances) <= most + 1:
+        return answer
+    order = sorted(chances, key=lambda label: -chances[label])
+    rest = round(sum(chances[label] for label in order[most:]), 6)
+    kept = {label: chances[label] for label in order[:most]}
+    return answer | {"probabilities": {**kept, "...": rest}}
 
 
 class _CSV:

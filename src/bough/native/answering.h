@@ -10,6 +10,7 @@
 #include <float.h>
 #include <immintrin.h>
 #include <math.h>
+#include <pthread.h>
 #include "rows.h"
 
 #define PANEL (VECTORS * LANES)
@@ -73,7 +74,7 @@ ALWAYS void piece(const EncoderLayer *layer, const Product *p, Input from, int64
                   const enum After after) {
   const Narrow *w = (const Narrow *)p->weights + panel * PANEL * p->inputs;
   const Narrow *x = from.numbers + row * p->inputs;
-  const int64_t depth = DEPTH, groups = p->inputs / depth;
+  const int64_t depth = DEPTH < p->inputs ? DEPTH : p->inputs, groups = p->inputs / depth;
   vf totals[ROWS][VECTORS];
   UNROLLED(int v = 0; v < VECTORS; v++) {
     vf bias = load(p->bias + panel * PANEL + v * LANES);
@@ -230,6 +231,22 @@ static void feed_forward(const EncoderLayer *layer, float *to, const float *mixe
   norm(to, width, x, stride, rows, width, layer->norm2, layer->eps);
 }
 
+/* Memory of a thread's own, kept for its next call and given back when it ends: taken anew for
+   every layer, it might come from the system, page by page, each time. */
+static pthread_key_t room_key;
+__attribute__((constructor)) static void make_room_key(void) { pthread_key_create(&room_key, free); }
+
+static float *room_for(int64_t floats) {
+  int64_t *kept = pthread_getspecific(room_key); /* its size stands before it */
+  if (!kept || *kept < floats) {
+    free(kept);
+    kept = (int64_t *)scratch(floats + LANES);
+    if (kept) *kept = floats;
+    pthread_setspecific(room_key, kept);
+  }
+  return kept ? (float *)kept + LANES : NULL;
+}
+
 /* The texts of a batch, and what is asked of them. */
 typedef struct {
   const int64_t *lengths, *bias_of;
@@ -255,18 +272,19 @@ static int some_texts(const EncoderLayer *layer, float *to, const float *h, cons
   }
   int64_t asking = batch->first_only ? texts : rows, block = asking < BLOCK ? asking : BLOCK;
   int64_t widest = d > layer->inner ? d : layer->inner;
+  int64_t numbers = rows * d > block * widest ? rows * d : block * widest;
   int64_t stride = round_up(d, PANEL), kv_stride = round_up(2 * d, PANEL);
   int64_t sizes[] = {
-      asking * stride, rows * kv_stride, asking * d, asking * d, block * stride,
+      asking * stride, rows * kv_stride, asking * d, batch->first_only ? asking * d : 0,
+      block * stride,
       block * round_up(layer->inner, PANEL),
       (d / layer->heads + QUERIES) * round_up(longest, LANES),
-      rows * d > block * widest ? rows * d : block * widest,
-      rows * d > block * widest ? rows * d : block * widest,
+      numbers * (int64_t)sizeof(Narrow) / 4, numbers / DEPTH,
   };
   enum { COUNT = sizeof sizes / sizeof *sizes };
   int64_t total = 0;
   for (int i = 0; i < COUNT; i++) total += round_up(sizes[i], LANES);
-  float *room = scratch(total), *parts[COUNT], *at = room;
+  float *room = room_for(total), *parts[COUNT], *at = room;
   if (!room) return 0;
   for (int i = 0; i < COUNT; i++) parts[i] = at, at += round_up(sizes[i], LANES);
   float *queries = parts[0], *keys_values = parts[1], *mixed = parts[2];
@@ -293,7 +311,6 @@ static int some_texts(const EncoderLayer *layer, float *to, const float *h, cons
   for (int64_t r = 0; r < asking; r += BLOCK)
     feed_forward(layer, to + r * d, mixed + r * d, residual + r * d,
                  asking - r < BLOCK ? asking - r : BLOCK, input, parts[4], parts[5]);
-  free(room);
   return 1;
 }
 

@@ -4,7 +4,7 @@
 
 #define NAME answering_bf16
 #define GROUP 2
-#define DEPTH p->inputs
+#define DEPTH INT64_MAX /* no scales: all inputs at once */
 #define ROWS 6 /* with as many vectors, 24 sums for 32 registers */
 #define VECTORS 4
 typedef uint16_t Narrow;

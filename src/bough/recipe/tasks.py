@@ -77,9 +77,14 @@ class Task(Consistent):
         + "."
     )
     text: Annotated[str | tuple[str, str], BeforeValidator(_text)] = Field(
-        description="The column that holds the text, or a pair of columns for a pair of texts."
+        description="The column that holds the text, or a pair of columns for a pair of texts; "
+        "left out in a tag task it is `text`."
     )
-    label: str = Field("label", min_length=1, description="The column that holds the label.")
+    label: str = Field(
+        "label",
+        min_length=1,
+        description="The column that holds the label; in a tag task, left out, it is `spans`.",
+    )
     train: Source | None = Field(
         None, description="Rows to learn from: a file, a hub set, or rows written out."
     )
@@ -136,18 +141,22 @@ class Task(Consistent):
         description="The tags that a tag task's head tells apart: begin and inside (bio), or end "
         "and single word, too (bioes); files may have any.",
     )
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing of a classify task.")
+    smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Label smoothing of a classify or tag task."
+    )
     class_weights: ClassWeights | None = Field(
         None, description="Weight of each class in the loss: balanced, or {class: weight}."
     )
     temperature: float | None = Field(
         None,
         gt=0,
-        description="Softens the probabilities of a classify task (above 1) or sharpens them; left "
+        description="Softens the probabilities of classes or tags (above 1) or sharpens them; left "
         "out, it is fitted to the dev rows at the end of training. No answer changes by it.",
     )
     metric: Metric = Field(
-        "auto", description="The score that counts; auto is accuracy, or pearson for numbers."
+        "auto",
+        description="The score that counts; auto is accuracy, pearson for numbers, or entity_f1 "
+        "for spans.",
     )
     weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
     teacher: Teachers = Field(

@@ -39,7 +39,7 @@ def model_answers(
 ) -> SoftAnswers:
     """What the teacher's model answers to these texts, from the disk if it has been asked."""
     assert teacher.model is not None
-    folder = _folder(teacher.model)
+    folder = teacher_folder(teacher.model)
     foreign = is_classifier(folder)
     ends = (teacher.range or task.range) if foreign else None
     asked = [VERSION, None if foreign else teacher.task or name, task.paired, ends]
@@ -70,7 +70,8 @@ def model_answers(
     return _as_answers(values, known.labels, known.range)
 
 
-def _folder(model: str) -> Path:
+def teacher_folder(model: str) -> Path:
+    """The folder of a run's or a model's files, ours or transformers'."""
     path = Path(model).expanduser()
     inside = path / "model" if (path / "model" / "config.json").is_file() else path
     if (inside / "config.json").is_file() and is_classifier(inside):

@@ -66,7 +66,8 @@ def open_classifier(
     labels = _labels(config, folder)
     settings: dict[str, Any] = {"text": asking.text}
     if labels is None:
-        ends = range_ or asking.range or (0.0, 1.0)
+        written = config.get("label_range")  # by `bough export`
+        ends = range_ or (tuple(written) if written else asking.range or (0.0, 1.0))
         settings |= {"kind": "regress", "range": ends}
     else:
         settings |= {"kind": "classify", "labels": labels, "loss": "ce"}

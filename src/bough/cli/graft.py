@@ -1,0 +1,82 @@
+"""Several models become one: bough graft and soup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bough.cli.arguments import Threads, settle_threads
+from bough.cli.train import Set
+from bough.errors import UserError
+from bough.safe_text import shown
+
+
+def graft(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="Runs, model folders, or folders of sequence classifiers of transformers.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Where its runs are written.")
+    ] = Path("graft"),
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--texts", metavar="[TASK=]FILE", help="Texts for tasks without rows (repeatable)."
+        ),
+    ] = None,
+    tolerance: Annotated[float, typer.Option(min=0, help="What a task may lose of its score.")] = (
+        0.01
+    ),
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="MINUTES", help="Of training, all plans together."),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(metavar="E", help="The trunk; else that of the first run.")
+    ] = None,
+    overrides: Set = None,
+    threads: Threads = None,
+) -> None:
+    """Make one model of several that loses no more than it may."""
+    settle_threads(threads)
+    from bough.graft.grafting import graft as make
+    from bough.runs.console import for_terminal
+
+    files = dict(_named(text) for text in texts or ())
+    done = make(
+        models, out, texts=files, tolerance=tolerance, budget=budget, encoder=encoder,
+        overrides=overrides or (), display=for_terminal(), say=lambda text: print(shown(text)),
+    )  # fmt: skip
+    print(shown(done.sentence()))
+    print(shown(f"Next: bough predict {done.chosen.run} FILE   or   bough serve {done.chosen.run}"))
+    if not done.fits:
+        raise typer.Exit(1)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """A task and its file; a file alone is for all."""
+    task, sign, file = text.partition("=")
+    if sign and not file:
+        raise UserError(f"--texts {text}: expected TASK=FILE, or FILE for every task without rows")
+    return (task, file) if sign else ("", text)
+
+
+def soup(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs of one recipe and several seeds.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The model's folder.")],
+    threads: Threads = None,
+) -> None:
+    """Average runs that differ by their seed, as far as the dev rows agree."""
+    settle_threads(threads)
+    from bough.graft.soup import soup as make
+
+    for line in make(runs, out).lines():
+        print(shown(line))

@@ -1,0 +1,1 @@
+"""Several models become one: averaged, or learned from."""

@@ -1,0 +1,172 @@
+"""The models that become one: each of their tasks, with rows to learn it from and to judge it by.
+
+A run brings its own rows. What else is grafted needs texts: with labels in a column `label`, or
+without, and then the model's own answers are what is right.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bough.data.checked_rows import Rows
+from bough.data.split import split_off
+from bough.data.tables import Wanted, open_table
+from bough.errors import UserError, listed
+from bough.files import write_atomically
+from bough.inference.load import load
+from bough.inference.model import Model
+from bough.recipe.labels import number
+from bough.recipe.tasks import Task
+from bough.recipe.teacher import Teacher
+from bough.runs.run_dir import Run
+from bough.training.teachers.kept_answers import answered, teacher_folder
+from bough.training.teachers.sequence_classifier import NAME, is_classifier, open_classifier
+from bough.training.teachers.soft_answers import SoftAnswers, matched
+from bough.user_paths import place
+
+LABEL = "label"
+BESIDE = ("id", LABEL)  # columns of a file of texts that are no texts
+ANSWER = ("kind", "labels", "range")
+# What a student takes over of a task; the rest, as its head and its loss, is the student's own.
+TAKEN = ("kind", "text", "label", "labels", "label_values", "range", "metric")
+
+
+@dataclass(frozen=True)
+class Donor:
+    """One task of one model, as the student will have it."""
+
+    name: str
+    source: str  # the model, as it was named
+    model: Model
+    theirs: str  # what the task is called there
+    task: Task  # with the rows' sources
+    labelled: bool  # whether the rows' labels are other than its own answers
+
+    @property
+    def teacher(self) -> Teacher:
+        return Teacher(model=self.source, task=None if self.theirs == NAME else self.theirs)
+
+    def answers(self, texts: Sequence[tuple[str, ...]]) -> Tensor:
+        """In the student's classes or range, [texts, classes or 1]."""
+        known = self.model.tasks[self.theirs]
+        said = SoftAnswers(answered(self.model, self.theirs, texts), known.labels, known.range)
+        return matched(self.name, self.task, self.teacher, said)
+
+
+def donors(models: Sequence[str], texts: Mapping[str, str], folder: Path) -> list[Donor]:
+    """All tasks of these models; `texts` has files by task, or under "" for the tasks without;
+    rows that are made are written into `folder`."""
+    found: list[Donor] = []
+    for source in models:
+        inside = teacher_folder(source)
+        foreign = is_classifier(inside)
+        run = None if foreign or not (Path(source) / "recipe.yaml").is_file() else Run.open(source)
+        model = None if foreign else load(inside)
+        stem = re.sub(r"[^A-Za-z0-9_-]", "-", Path(source).resolve().name)
+        for theirs in [stem] if model is None else list(model.tasks):
+            name = _free(theirs, [donor.name for donor in found])
+            file = texts.get(name, texts.get(""))
+            if run is not None and name not in texts:
+                donor = _of_run(name, theirs, source, run, model)
+            elif file is None:
+                raise UserError(
+                    f"{source}: task {name!r} has no rows of its own; give texts for it with "
+                    f"--texts {name}=FILE"
+                )
+            else:
+                donor = _with_texts(name, theirs, source, model, inside, file, folder)
+            found.append(donor)
+    return found
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    number = 1
+    while (called := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return called
+
+
+def _taken(task: Task, **rows: Any) -> Task:
+    """The task as far as a student takes it over."""
+    settings = {key: getattr(task, key) for key in TAKEN}
+    return Task(**{key: value for key, value in settings.items() if value is not None}, **rows)
+
+
+def _of_run(name: str, theirs: str, source: str, run: Run, model: Model | None) -> Donor:
+    assert model is not None
+    recipe = run.recipe()
+    told = recipe.tasks[theirs]
+    root = recipe.root if recipe.data != "." else run.folder.absolute()
+    rows = {}
+    for split in ("train", "dev"):
+        rows[split] = getattr(told, split)
+        if isinstance(rows[split], str):
+            rows[split] = str(place(rows[split], root))
+    known = model.tasks[theirs]
+    task = _taken(told.model_copy(update={"labels": known.labels, "range": known.range}), **rows)
+    task = task.model_copy(update={"limit": told.limit})
+    return Donor(name, source, model, theirs, task, True)
+
+
+def _with_texts(
+    name: str, theirs: str, source: str, model: Model | None, inside: Path, file: str, folder: Path
+) -> Donor:
+    """A donor without rows: the file's, a part of them set aside to judge by."""
+    columns = model.tasks[theirs].columns if model is not None else _text_columns(file)
+    text: Any = columns[0] if len(columns) == 1 else tuple(columns)
+    table = open_table(file, Wanted((*columns, LABEL), "", False), Path.cwd(), f"texts of {name}")
+    labels: list[Any] = list(table.columns.get(LABEL, []))
+    if model is None:
+        values = [value for value in map(number, labels) if value is not None]
+        ends = (min(values), max(values)) if len(set(values)) > 1 else (0.0, 1.0)
+        asking = Task(kind="regress", text=text, range=ends)
+        model, theirs = open_classifier(inside, asking, None), NAME
+    known = model.tasks[theirs]
+    for column in columns:
+        if column not in table.columns:
+            raise UserError(f"{file}: has no column {column!r} of task {name!r}")
+    rows = list(zip(*(map(str, table.columns[column]) for column in columns), strict=True))
+    answer = {key: value for key in ANSWER if (value := getattr(known, key)) is not None}
+    task = Task(**answer, text=text)
+    labelled = bool(labels)
+    if not labelled:
+        said = answered(model, theirs, rows)
+        best = [(known.labels or ())[i] for i in said.argmax(1).tolist()] if known.labels else None
+        labels = best if best is not None else said[:, 0].tolist()
+    numbers = list(range(len(rows)))
+    table_rows = Rows(list(rows), labels, [str(n) for n in numbers], file, numbers)
+    learned, judged = split_off(table_rows, lambda label: label if task.labels else 0)
+    files = {}
+    for split, chosen in (("train", learned), ("dev", judged)):
+        files[split] = str((folder / f"{name}-{split}.jsonl").absolute())
+        lines = [{**dict(zip(columns, rows[i], strict=True)), LABEL: labels[i]} for i in chosen]
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(Path(files[split]), "".join(f"{json.dumps(line)}\n" for line in lines))
+    return Donor(name, source, model, theirs, task.model_copy(update=files), labelled)
+
+
+def _text_columns(file: str) -> tuple[str, ...]:
+    """Of a file for a model that does not say what its texts are called."""
+    names = open_table(file, Wanted((), "", False), Path.cwd(), "texts").names
+    columns = tuple(name for name in names if name and name not in BESIDE)
+    if len(columns) not in (1, 2):
+        raise UserError(
+            f"{file}: has the columns {listed(columns)}; expected one for a text, or two for a "
+            f"pair, and beside them only {listed(BESIDE)}"
+        )
+    return columns
+
+
+def encoder_of(found: Sequence[Donor]) -> str | None:
+    """The encoder that the first of them with a recipe began with."""
+    for donor in found:
+        if (Path(donor.source) / "recipe.yaml").is_file():
+            return Run.open(donor.source).recipe().encoder
+    return None

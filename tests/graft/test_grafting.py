@@ -1,0 +1,99 @@
+"""Models of one task each become one model of all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bough.errors import UserError
+from bough.export.transformers_export import write_transformers
+from bough.graft.grafting import Graft, Try, graft
+from bough.graft.judgement import Change, Price
+from bough.inference.load import load
+from bough.runs.run_dir import Run
+from bough.training.train import train
+from tests import folders
+from tests.command import bough
+
+SMALL = ["training.steps=4", "training.heads=fresh", "training.batch=8"]
+
+
+@pytest.fixture(scope="module")
+def models(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A run, and the other task's as a folder of transformers."""
+    folder = tmp_path_factory.mktemp("models")
+    for task in ("sentiment", "similarity"):
+        train(folders.small(tiny_folder, (task,), steps=20), folder / task)
+    write_transformers(folder / "similarity", folder / "like", "similarity")
+    return [str(folder / "sentiment"), str(folder / "like")]
+
+
+def texts(tiny_folder: Path, folder: Path) -> str:
+    """The similarity rows, without their labels."""
+    rows = (tiny_folder.parent / "rows" / "similarity-train.csv").read_text().splitlines()
+    file = folder / "pairs.csv"
+    file.write_text("\n".join(row.rpartition(",")[0] for row in rows) + "\n")
+    return str(file)
+
+
+def test_two_become_one(models: list[str], tiny_folder: Path, tmp_path: Path) -> None:
+    pairs = texts(tiny_folder, tmp_path)
+    said: list[str] = []
+    done = graft(
+        models, tmp_path / "graft", texts={"like": pairs}, tolerance=2.0, overrides=SMALL,
+        say=said.append,
+    )  # fmt: skip
+    assert done.fits
+    assert [tried.plan for tried in done.tries] == ["full"]
+    assert done.before.models == 2
+    assert done.chosen.price.bytes < 0.6 * done.before.bytes
+    assert [change.agreement for change in done.chosen.changes] == [False, True]
+    model = load(done.chosen.run)
+    assert set(model.tasks) == {"sentiment", "like"}
+    recipe = Run.open(done.chosen.run).recipe()
+    assert not recipe.training.distil.anneal
+    assert all(task.teacher for task in recipe.tasks.values())
+    told = json.loads((tmp_path / "graft" / "graft.json").read_text())
+    assert told["sentence"] == done.sentence()
+    assert done.sentence().startswith("2 models, ")
+    assert " -> 1 model, " in done.sentence()
+    with pytest.raises(UserError, match="other files are in it"):
+        graft(models, tmp_path / "graft", texts={"like": pairs})
+
+
+def test_what_loses_too_much_is_tried_with_more_of_its_own(
+    models: list[str], tiny_folder: Path, tmp_path: Path
+) -> None:
+    """With nothing to lose, all plans are tried, and what does not fit is named with its price."""
+    done = graft(
+        models, tmp_path / "graft", texts={"like": texts(tiny_folder, tmp_path)},
+        tolerance=0.0, overrides=["training.steps=1", *SMALL[1:]],
+    )  # fmt: skip
+    if done.fits:
+        pytest.skip("one step has lost nothing")
+    assert [tried.plan for tried in done.tries] == ["full", "bottleneck:64", "split@1"]
+    assert done.apart is not None
+    assert done.apart.models > 1
+    assert "not fit: under " in done.sentence()
+    assert f"left apart: {done.apart}" in done.sentence()
+
+
+def test_the_sentence() -> None:
+    before, after = Price(3, 260 * 2**20, 0.027), Price(1, 87 * 2**20, 0.009)
+    sure = Change("dup", "accuracy", 0.9, -0.002, 0.004, False)
+    vague = Change("like", "pearson", 0.8, 0.001, 0.05, False)
+    tried = Try("full", "runs/x", (sure, vague), after)
+    told = Graft(before, (tried,), tried, 0.01).sentence()
+    assert told == (
+        "3 models, 260 MiB, 27 ms a text -> 1 model, 87 MiB, 9 ms a text (full); dup −.002 ± .004; "
+        "like +.001 ± .050 (too few rows to exclude a loss of 0.02 in like)"
+    )
+
+
+def test_mistakes(models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match="a graft makes one model of several"):
+        graft(models[:1], tmp_path / "graft")
+    assert bough("graft", models[0], "--texts", "a=", "-o", tmp_path / "graft") == 2
+    assert "expected TASK=FILE" in capsys.readouterr().err
