@@ -6,11 +6,13 @@ which the network is saved, and go its way when something is to be learned.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import torch
 from torch import Tensor, nn
 
 from bough.errors import UserError
-from bough.model.attention import Layout, position_bucket
+from bough.model.attention import Layout, LayoutTensors, distance_bias
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import LayerAdapters, LayerModule
 from bough.model.network import Network
@@ -26,6 +28,9 @@ from bough.native.answering import (
 )
 from bough.native.precision import narrow, resolve
 from bough.plan.encoder_shape import Shape
+
+CPU = torch.device("cpu")
+_texts: WeakKeyDictionary[LayoutTensors, Texts] = WeakKeyDictionary()
 
 
 class AnsweringLayer(Layer):
@@ -70,18 +75,22 @@ def _of(part: nn.Linear | nn.LayerNorm) -> tuple[Tensor, Tensor]:
 
 
 def texts_of(layout: Layout) -> Texts:
-    """A layout as the kernel reads it."""
-    tensors = layout.on(torch.device("cpu"))
+    """A layout as the kernels read it, made once for all layers."""
+    tensors = layout.on(CPU)
+    if tensors not in _texts:
+        _texts[tensors] = Texts(tensors.lengths, _by_distance(layout), tensors.bias_of)
+    return _texts[tensors]
+
+
+def _by_distance(layout: Layout) -> Tensor | None:
+    """The position biases, [tables, heads, 2 longest - 1]; the kernels read whole vectors, so a few
+    numbers past the last one must be there."""
     if not layout.biases:
-        return Texts(tensors.lengths)
+        return None
     reach = max(layout.lengths)
-    distance = torch.arange(reach - 1, -reach, -1)  # of a query behind its key
-    tables = [table[position_bucket(distance, len(table))].T for table in layout.biases]
-    stacked = torch.stack(tables).float()
-    # The kernel reads whole vectors: a few numbers past the last one must be there.
-    room = stacked.new_zeros(stacked.numel() + LANES)
-    bias = room[: stacked.numel()].view(stacked.shape).copy_(stacked)
-    return Texts(tensors.lengths, bias, tensors.bias_of)
+    tables = torch.stack([distance_bias(table, reach) for table in layout.biases]).float()
+    room = tables.new_zeros(tables.numel() + LANES)
+    return room[: tables.numel()].view(tables.shape).copy_(tables)
 
 
 def answer_in(network: Network, precision: str, device: torch.device) -> None:

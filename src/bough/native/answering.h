@@ -201,10 +201,12 @@ static void attend(const EncoderLayer *layer, float *to, const float *queries, i
     for (int64_t j = 0; j < length; j++)
       for (int64_t i = 0; i < width; i++) turned[i * padded + j] = keys[j * kv_stride + i];
     for (int64_t at = 0; at < asking;) {
-      const float *own = queries + at * q_stride + head * width, *near = bias ? by_distance - at : NULL;
+      const float *own = queries + at * q_stride + head * width;
+      const float *near = bias ? by_distance - at : NULL;
       float *mixed = to + at * d + head * width;
       if (asking - at >= QUERIES) {
-        mix(mixed, d, own, q_stride, turned, values, kv_stride, length, width, near, shares, QUERIES);
+        mix(mixed, d, own, q_stride, turned, values, kv_stride, length, width, near, shares,
+            QUERIES);
         at += QUERIES;
       } else {
         mix(mixed, d, own, q_stride, turned, values, kv_stride, length, width, near, shares, 1);
@@ -234,7 +236,9 @@ static void feed_forward(const EncoderLayer *layer, float *to, const float *mixe
 /* Memory of a thread's own, kept for its next call and given back when it ends: taken anew for
    every layer, it might come from the system, page by page, each time. */
 static pthread_key_t room_key;
-__attribute__((constructor)) static void make_room_key(void) { pthread_key_create(&room_key, free); }
+__attribute__((constructor)) static void make_room_key(void) {
+  pthread_key_create(&room_key, free);
+}
 
 static float *room_for(int64_t floats) {
   int64_t *kept = pthread_getspecific(room_key); /* its size stands before it */
