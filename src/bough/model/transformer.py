@@ -59,7 +59,7 @@ ACTIVATION: dict[str, Activation] = {
 def plain_attention(
     h: Tensor,
     first: Tensor | None,
-    qkv: nn.Linear,
+    qkv: RowLinear,
     layout: Layout,
     heads: int,
     dropout: DropoutGenerator | None,

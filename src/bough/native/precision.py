@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 
+from bough.distributed import Processes
 from bough.errors import UserError, shorten
 
 Precision = Literal["fp32", "bf16"]
@@ -39,6 +41,23 @@ def resolve(precision: str, device: torch.device) -> Precision:
         return "bf16" if asked == "bf16" else "fp32"
     name = "BOUGH_PRECISION" if precision == "auto" else "precision"
     raise UserError(f"{name} is {shorten(asked)}; expected auto, fp32 or bf16")
+
+
+def agreed(
+    precision: str, device: torch.device, processes: Processes, say: Callable[[str], None]
+) -> Precision:
+    """As demanded, or what is fastest for all the processes that train together."""
+    chosen = resolve(precision, device)
+    if precision != "auto":
+        return chosen
+    (fast,) = processes.sums([chosen == "bf16"])
+    if fast < processes.count:
+        return "fp32"
+    say(
+        "precision: products in bf16, in which this machine is faster than in fp32; weights, norms "
+        "and losses stay in fp32"
+    )
+    return "bf16"
 
 
 def narrow(precision: Precision) -> torch.dtype | None:

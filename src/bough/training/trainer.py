@@ -24,7 +24,7 @@ from bough.inference.torch_model import untrained_model
 from bough.model import pretrained
 from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
-from bough.native.precision import Precision, narrow, resolve
+from bough.native.precision import agreed, narrow
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
 from bough.runs.console import Display
@@ -69,7 +69,7 @@ class Trainer:
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
         self.network = self.model.network.to(self.device)
-        self.precision = self._agreed_precision()
+        self.precision = agreed(recipe.precision, self.device, processes, display.say)
         self.network.narrow = narrow(self.precision)
         processes.hand_out(self.network.state_dict().values())
         for note in [*self.data.notes(), *self.data.noticed(), *notes]:
@@ -101,20 +101,6 @@ class Trainer:
 
     def _examples(self, split: str) -> dict[str, Examples]:
         return self.data.examples(split, self.model.tokenizer, self.model.longest)
-
-    def _agreed_precision(self) -> Precision:
-        """As demanded, or what is fastest on the machines of all processes."""
-        chosen = resolve(self.recipe.precision, self.device)
-        if self.recipe.precision != "auto":
-            return chosen
-        (fast,) = self.processes.sums([chosen == "bf16"])
-        if fast < self.processes.count:
-            return "fp32"
-        self.display.say(
-            "precision: products in bf16, in which this machine is faster than in fp32; weights, "
-            "norms and losses stay in fp32"
-        )
-        return "bf16"
 
     # From the first phase to the last.
 
