@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     args = parser.parse_args()
     encoder = pretrained.load("minilm")
-    table = {"text": ("sentence1", "sentence2"), "train": "sick_train.tsv"}
+    table = {"text": ("sentence1", "sentence2"), "train": "sick_train.tsv", "limit": {"train": 512}}
     drafts = {
         "relatedness": Task(kind="regress", label="relatedness", range=(1, 5), **table),
         "entailment": Task(kind="classify", label="entailment", **table),

@@ -15,9 +15,10 @@ import bough
 from bough.data.init_recipe import init
 from bough.inference.predict_file import answer_file
 from bough.inference.torch_model import MultiTaskModel
+from bough.recipe.recipe import schema
 from bough.runs.predictions import Answers
 from bough.runs.run_dir import Run
-from bough.spans.schemes import Scheme
+from bough.spans.schemes import Scheme, Span
 from bough.spans.words import words_of
 from tests import folders
 
@@ -204,3 +205,41 @@ def test_init_recognises_conll_and_spans(tmp_path: Path) -> None:
         "people": ("tag", "text", "spans", ("person",)),
     }
     assert any("spans with one of 2 labels" in line for line in written.lines())
+
+
+def test_spans_and_classes_of_one_table(tiny_folder: Path, tmp_path: Path) -> None:
+    """One pass serves both; a row may lack either."""
+    rows: list[dict[str, Any]] = []
+    for i in range(48):
+        name = NAMES[i % 4]
+        row: dict[str, Any] = {
+            "text": f" {name} was here",
+            "spans": [[1, 4, "person"]],
+            "mood": "good",
+        }
+        if i % 2:
+            row = {"text": "it rained", "spans": [], "mood": "bad"}
+        if i % 5 == 0:
+            row["spans" if i % 10 else "mood"] = None
+        rows.append(row)
+    shared = {"text": "text", "train": rows, "dev": rows[:20]}
+    recipe = folders.recipe(tiny_folder, (), epochs=8, lr=5e-3)
+    recipe["tasks"] = {
+        "mood": {"kind": "classify", "label": "mood", **shared},
+        "who": {"kind": "tag", "label": "spans", **shared},
+    }
+    run = bough.train(recipe, out=tmp_path / "run")
+    scores = run.scores["dev"]["tasks"]
+    assert (scores["mood"]["rows"], scores["who"]["rows"]) == (18, 18)
+    assert scores["who"]["entity_f1"] > 0.5
+    found = Answers.read(run, "who", "dev", "tag")
+    assert {span for spans in found.truth for span in spans} == {Span(1, 4, "person")}
+    answer = bough.load(run).predict("Ann was here")
+    assert answer["mood"].label
+    assert answer["who"].spans is not None
+
+
+def test_the_schema_lets_a_tag_task_leave_its_text_out() -> None:
+    task = schema()["$defs"]["Task"]
+    assert task["required"] == ["kind"]
+    assert task["else"] == {"required": ["text"]}

@@ -12,6 +12,7 @@ import pytest
 from bough.model.network import plan_of
 from bough.recipe.recipe import Recipe
 from bough.recipe.sources import Hub
+from bough.survey.spec import Survey
 from bough.training.train import train
 from tests import folders, tiny
 
@@ -116,6 +117,44 @@ def test_the_courses_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert list(recipe.tasks) == ["sst", "quora", "sts"]
     assert (recipe.rows, recipe.plan, recipe.root) == ("skip", "split@3", tmp_path.resolve())
     assert recipe.training.lr == 5e-5
+
+
+QUALITY = sorted((ROOT / "recipes" / "quality").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", QUALITY, ids=lambda p: p.name)
+@pytest.mark.parametrize("budget", ["small", "full", "smoke"])
+def test_the_surveys_of_quality(path: Path, budget: str, data: Path) -> None:
+    """Every cell is a recipe, its plan fits MiniLM, and all cells have as many steps for the three
+    tasks that count."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BOUGH_DATA", str(data))
+        survey = Survey.read(path).resolved(budget)
+        found = [spec.recipe for spec in survey.run_specs()]
+    assert len(found) == len(survey.cells) * len(survey.seeds)
+    assert len(survey.seeds) == (1 if budget == "smoke" else 3)
+    shape = replace(tiny.shape(), layers=6, width=384, heads=12)
+    lengths = set()
+    for recipe in found:
+        plan_of(recipe.plan, recipe.tasks, shape)
+        phases = recipe.training.phases
+        lengths.add(phases[-1].steps if phases else recipe.training.steps)
+    assert len(lengths) == 1
+
+
+def test_the_best_recipe_has_a_teacher_for_each_task(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found beside the recipe, of the same rows, classes and form."""
+    monkeypatch.setenv("BOUGH_DATA", str(data))
+    monkeypatch.chdir(data)
+    best = Recipe.read(ROOT / "recipes" / "best_minilm.yaml")
+    for name, task in best.tasks.items():
+        (teacher,) = task.teacher
+        assert teacher.recipe == str(ROOT / "recipes" / "teachers" / f"{name}.yaml")
+        theirs = Recipe.read(teacher.recipe).tasks[name]
+        for key in ("kind", "text", "label", "train", "dev", "range"):
+            assert getattr(theirs, key) == getattr(task, key)
 
 
 def test_the_recipe_of_hub_sets() -> None:

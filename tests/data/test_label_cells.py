@@ -67,5 +67,77 @@ def test_the_train_cells_say_what_the_recipe_leaves_open() -> None:
     assert named.labels == ("no", "yes")
     with pytest.raises(UserError, match="only the class 'a'"):
         label_cells(Task(kind="classify", text="x")).found("t", ["a", "a"], None)
-    with pytest.raises(UserError, match=r"set tasks.t.range to \[1, 4\]"):
-        label_cells(Task(kind="regress", text="x")).found("t", ["1", "4"], None)
+    number = label_cells(Task(kind="regress", text="x")).found("t", ["10", "30", "20"], None)
+    assert number.scale == pytest.approx((20 - 2 * 8.16497, 20 + 2 * 8.16497), rel=1e-5)
+    for cells, why in ((["x"], "no label is a number"), (["2", "2.0"], "all labels are 2")):
+        with pytest.raises(UserError, match=why):
+            label_cells(Task(kind="regress", text="x")).found("t", cells, None)
+
+
+def test_numbers_without_a_range_are_any() -> None:
+    cells = label_cells(Task(kind="regress", text="x", scale=(0, 1)))
+    assert [cells.read(cell) for cell in ("-1e6", 3)] == [-1e6, 3.0]
+    with pytest.raises(CellError, match=r"the label is no number; expected a number$"):
+        cells.read("inf")
+
+
+def test_words_in_an_order_have_to_be_told() -> None:
+    open_ended = Task(kind="ordinal", text="x")
+    assert label_cells(open_ended).found("t", ["10", "9", 8.0], None).labels == ("8", "9", "10")
+    with pytest.raises(UserError, match=r"order is not known; set tasks.t.labels to all of them"):
+        label_cells(open_ended).found("t", ["low", "high"], None)
+    told = label_cells(Task(kind="ordinal", text="x", labels=("low", "high")))
+    assert [told.read("low"), told.written(1)] == [0, "high"]
+
+
+TAGS = Task(kind="multilabel", text="x", labels=("a", "b", "c"), separator=";")
+
+
+@pytest.mark.parametrize(
+    ("cell", "label"),
+    [
+        ("a;b", (0, 1)), ("c ; a;a;", (0, 2)), ("[]", ()), ('["b", "c"]', (1, 2)), (["c"], (2,)),
+        ([], ()), ("b", (1,)),
+    ],
+)  # fmt: skip
+def test_labels_of_a_cell(cell: object, label: tuple[int, ...]) -> None:
+    cells = label_cells(TAGS)
+    assert not cells.missing(cell)
+    assert cells.read(cell) == label
+    assert cells.read(cells.written(label)) == label
+    assert cells.classes(label) == label
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ("a;d", "no class of this task; expected one of a, b, c"), ("", "is empty; write []"),
+        ("[a", "no JSON list"), ("[[1]]", "a list of names"), (None, "is empty"),
+        ({"a": 1}, "a list of names"),
+    ],
+)  # fmt: skip
+def test_cells_that_hold_no_labels(cell: object, why: str) -> None:
+    with pytest.raises(CellError) as caught:
+        label_cells(TAGS).read(cell)
+    assert why in str(caught.value)
+
+
+def test_a_column_for_each_label() -> None:
+    task = Task(kind="multilabel", text="x", label=("red", "blue"))
+    found = label_cells(task).found("t", [], None)
+    assert found.labels == ("red", "blue")
+    cells = label_cells(found)
+    assert [cells.read(cell) for cell in (("1", 0), (False, True), ("0.0", "1.0"))] == [
+        (0,), (1,), (1,)
+    ]  # fmt: skip
+    assert cells.missing(("", None))
+    for cell in (("1", ""), ("2", "0")):
+        with pytest.raises(CellError, match="expected 0 or 1"):
+            cells.read(cell)
+
+
+def test_labels_are_found_in_cells_of_several() -> None:
+    task = Task(kind="multilabel", text="x")
+    assert label_cells(task).found("t", ["b,a", '["c"]', "[]"], None).labels == ("a", "b", "c")
+    with pytest.raises(UserError, match="a multilabel task needs two or more"):
+        label_cells(task).found("t", ["a", "a"], None)

@@ -54,7 +54,10 @@ def test_overrides(write: Write) -> None:
         ("training.lr=fast", "training.lr is 'fast'; expected a valid number"),
         ("training.phases=[{epochs: 1}]\n", ""),
         ("training.epochs=0", "training.epochs is 0; expected a number greater than or equal to 1"),
-        ("tasks.sst.kind=clasify", "expected 'classify' or 'regress'; did you mean 'classify'?"),
+        (
+            "tasks.sst.kind=clasify",
+            "'multilabel' or 'tag'; did you mean 'classify'?",
+        ),
         ("device=gpu", "device is 'gpu'. Where to compute: auto, cpu, cuda, cuda:N or mps."),
     ],
 )

@@ -80,9 +80,9 @@ def test_settings_that_do_not_go_together(settings: dict[str, object], said: str
     ("settings", "said"),
     [
         ({"range": [5, 0]}, "lowest label, then the highest"),
-        ({"labels": ["a", "b"]}, "for classify tasks"),
-        ({"smoothing": 0.1}, "for classify tasks"),
-        ({"class_weights": "balanced"}, "for classify tasks"),
+        ({"labels": ["a", "b"]}, "for classify, ordinal"),
+        ({"smoothing": 0.1}, "for classify, ordinal"),
+        ({"class_weights": "balanced"}, "for classify, ordinal"),
         ({"loss": "bce"}, "does not fit kind regress"),
         ({"metric": "f1"}, "does not fit kind regress"),
         ({"pair": "twin", "features": ["sum", "sum"]}, "twice"),

@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.metrics import f1_score, matthews_corrcoef
+from sklearn.metrics import (
+    accuracy_score,
+    cohen_kappa_score,
+    f1_score,
+    matthews_corrcoef,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 from statsmodels.stats.proportion import proportion_confint
 
 from bough.recipe.tasks import Task
 from bough.scoring.metrics import aggregates, interval, metrics, selected
+from bough.scoring.pseudo_values import pseudo_values
 
 THREE = Task(kind="classify", text="a", labels=("x", "y", "z"))
 TWO = Task(kind="classify", text=("a", "b"), labels=("0", "1"))
@@ -137,3 +145,80 @@ def test_what_selects() -> None:
     assert selected(scores, tasks, "sum") == pytest.approx(0.7)
     assert selected(scores, tasks, "sst") == 0.5
     assert selected(scores, tasks, "sts") == 0.2
+
+
+# --- metrics that a recipe may name ---------------------------------------------------------------
+
+Made = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]
+
+
+def of_labels(seed: int, rows: int = 90, labels: int = 4) -> Made:
+    """Answers, truth and probabilities of rows with any number of labels; the last is rare."""
+    rng = np.random.default_rng(seed)
+    truth = (rng.random((rows, labels)) < [0.5, 0.3, 0.2, 0.05]).astype(int)
+    shares = np.clip(truth * 0.4 + rng.random((rows, labels)) * 0.6, 0, 1).round(2)  # with ties
+    return (shares > 0.5).astype(int), truth, shares
+
+
+def of_classes(seed: int, rows: int = 90, classes: int = 4) -> Made:
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, rows)
+    shares = rng.dirichlet(np.ones(classes), rows) + 0.4 * np.eye(classes)[truth]
+    shares = (shares / shares.sum(1, keepdims=True)).round(2)
+    shares[:, 0] += 1 - shares.sum(1)
+    return shares.argmax(1), truth, shares
+
+
+def of_numbers(seed: int, rows: int = 90) -> Made:
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(40, 100, rows)
+    return truth + rng.normal(0, 50, rows), truth, np.zeros((rows, 0))
+
+
+KNOWN: dict[tuple[str, str], Any] = {
+    ("classify", "f1-micro"): lambda p, t, s: f1_score(t, p, average="micro"),
+    ("classify", "f1-weighted"): lambda p, t, s: f1_score(t, p, average="weighted"),
+    ("classify", "auroc"): lambda p, t, s: roc_auc_score(t, s, multi_class="ovr"),
+    ("ordinal", "kappa"): lambda p, t, s: cohen_kappa_score(t, p, weights="quadratic"),
+    ("ordinal", "spearman"): lambda p, t, s: stats.spearmanr(p, t).statistic,
+    ("multilabel", "accuracy"): lambda p, t, s: accuracy_score(t, p),
+    ("multilabel", "f1"): lambda p, t, s: f1_score(t, p, average="macro"),
+    ("multilabel", "f1-micro"): lambda p, t, s: f1_score(t, p, average="micro"),
+    ("multilabel", "f1-weighted"): lambda p, t, s: f1_score(t, p, average="weighted"),
+    ("multilabel", "auroc"): lambda p, t, s: roc_auc_score(t, s, average="macro"),
+    ("regress", "rmse"): lambda p, t, s: -root_mean_squared_error(t, p),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("kind", "metric"), KNOWN)
+def test_every_metric_is_scikit_learns(kind: Any, metric: Any, seed: int) -> None:
+    """And so are its pseudo-values: the jackknife of scikit-learn's."""
+    draw = {"multilabel": of_labels, "regress": of_numbers}.get(kind, of_classes)
+    predicted, truth, shares = draw(seed)
+    known = KNOWN[kind, metric]
+    labels = None if kind == "regress" else ("a", "b", "c", "d")
+    task = Task(kind=kind, text="x", labels=labels, metric=metric)
+    found = metrics(task, predicted, truth, shares)
+    assert found[metric] == pytest.approx(known(predicted, truth, shares), abs=1e-9)
+    assert set(task.rules.metrics) <= found.keys()
+    value, values = pseudo_values(metric, predicted, truth, len(labels or ()), shares)
+    assert value == pytest.approx(found[metric], abs=1e-9)
+    low, high = interval(task, predicted, truth, shares)
+    assert low <= value <= high
+    if metric == "spearman":
+        return
+    rows = np.arange(len(truth))
+    without = np.array(
+        [known(predicted[rows != i], truth[rows != i], shares[rows != i]) for i in rows]
+    )
+    jackknifed = (len(rows) - 1) * (without.mean() - without)
+    np.testing.assert_allclose(values - values.mean(), jackknifed, atol=1e-7)
+
+
+def test_a_class_that_is_never_there_says_nothing() -> None:
+    task = Task(kind="multilabel", text="x", labels=("a", "b"), metric="auroc")
+    truth = np.array([[1, 0], [0, 0], [1, 0], [0, 0]])
+    shares = np.array([[0.9, 0.1], [0.2, 0.3], [0.8, 0.1], [0.1, 0.2]])
+    assert metrics(task, (shares > 0.5).astype(int), truth, shares)["auroc"] == 0.75
+    assert interval(task, (shares > 0.5).astype(int), truth, shares)[1] <= 1

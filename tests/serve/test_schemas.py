@@ -15,8 +15,11 @@ import pytest
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from bough.serve.schemas import INK, request_type
+from bough.inference.torch_model import MultiTaskModel
+from bough.recipe.tasks import Task
+from bough.serve.schemas import INK, request_type, response_type
 from bough.serve.settings import Limits
+from tests import tiny
 from tests.serving import JSON, Server, model, run, wild_bodies
 
 
@@ -72,3 +75,23 @@ def test_the_schema_and_the_server_agree_what_is_blank() -> None:
             assert response.status_code == status, text
 
     run(work)
+
+
+def test_spans_are_answered_as_the_schema_says() -> None:
+    tasks = {"names": Task(kind="tag", text="text", labels=("wood", "colour"), pooling="words")}
+    source = tiny.encoder(layers=2)
+    network = tiny.network("full", tasks, source, stir=0.3)
+    made = MultiTaskModel(network, source.tokenizer, 40)
+    text = "the old tree is green and the leaf was not bright"
+
+    async def work(client: httpx.AsyncClient) -> None:
+        body = {"texts": [text, "who"], "abstain": 0.3}
+        answer = await client.post("/predict", json=body)
+        assert answer.status_code == 200
+        said = answer.json()
+        response_type(tasks).model_validate(said)
+        expected = made.predict([text, "who"], abstain=0.3)
+        assert said["answers"] == [{"names": own["names"].plain()} for own in expected]
+        assert (await client.get("/tasks")).json()["tasks"]["names"]["kind"] == "tag"
+
+    run(work, made)

@@ -117,7 +117,9 @@ def _show_classes(found: Evaluation) -> None:
             for name, own in classes.items()
         ]
         _print(task, ["class", "precision", "recall", "f1", "rows"], rows)
-        labels = found.labels[task]
+        labels = found.labels.get(task, ())
+        if not labels:  # any number of them: none is taken for another
+            continue
         if len(labels) <= WIDEST:
             table = zip(labels, found.confusion[task].tolist(), strict=True)
             counts = [[label, *(f"{count:,}" for count in row)] for label, row in table]

@@ -18,8 +18,8 @@ from bough.comparison import groups, looks
 from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
+from bough.recipe.kinds import SIGNED
 from bough.recipe.quora_caveat import contaminated
-from bough.recipe.tasks import SIGNED
 from bough.runs.predictions import Answers
 from bough.scoring.metrics import AGGREGATES
 

@@ -5,13 +5,14 @@ How scores, differences and their intervals are estimated is in `scoring.statist
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bough.comparison.groups import FEW, Variant
-from bough.recipe.tasks import SIGNED
+from bough.recipe.kinds import SIGNED, UNITS
 from bough.runs.predictions import Answers
 from bough.scoring import statistics
 from bough.scoring.metrics import AGGREGATES, aggregate_weights
@@ -67,9 +68,7 @@ def score_all(
     this once.
     """
     tables = {
-        (label, name): np.array(
-            [pseudo_values(metrics[name], a.said, a.truth, len(a.labels))[1] for a in several]
-        )
+        (label, name): np.array([pseudo_values(metrics[name], *a.judged)[1] for a in several])
         for (label, name), several in answers.items()
     }
     columns = {name: ([name], [1.0], 0.0) for name in metrics}
@@ -84,9 +83,11 @@ def score_all(
             if all((v.label, name) in tables for name in names)
         }
         # No two scores are further apart than their metrics reach.
-        lowest = [-1.0 if metrics[name] in SIGNED else 0.0 for name in names]
-        low = constant + sum(w * end for w, end in zip(weights, lowest, strict=True))
-        high = constant + sum(weights)
+        ends = [_ends(metrics[name]) for name in names]
+        low, high = (
+            constant + sum(w * end for w, end in zip(weights, side, strict=True))
+            for side in zip(*ends, strict=True)
+        )
         for v in variants:
             if v.label not in chosen:
                 continue
@@ -100,6 +101,13 @@ def score_all(
             scores[v.label][column] = score
     correct(scores, metrics)
     return scores
+
+
+def _ends(metric: str) -> tuple[float, float]:
+    """The lowest and the highest score that there can be."""
+    if metric in UNITS:
+        return -math.inf, 0.0
+    return (-1.0 if metric in SIGNED else 0.0), 1.0
 
 
 def _score(

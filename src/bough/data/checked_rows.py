@@ -143,7 +143,9 @@ def _opened(name: str, task: Task, split: Split, root: Path) -> Table:
 
 
 def _table(name: str, task: Task, source: Source, root: Path, origin: str) -> Table:
-    wanted = Wanted(task.columns, task.label, task.rules.classes)
+    wanted = Wanted((*task.columns, *task.label_columns), "", False)
+    if isinstance(task.label, str):
+        wanted = Wanted(task.columns, task.label, task.rules.classes)
     try:
         return open_table(source, wanted, root, origin)
     except UserError as error:
@@ -162,13 +164,20 @@ def _column(name: str, table: Table, column: str) -> list[Any]:
     )
 
 
+def _label_cells(name: str, task: Task, table: Table) -> list[Any]:
+    """The label's cells; where it has several columns, a tuple for each row."""
+    if isinstance(task.label, str):
+        return _column(name, table, task.label)
+    return list(zip(*(_column(name, table, column) for column in task.label), strict=True))
+
+
 # --- what the train rows say about the labels --------------------------------------------------
 
 
 def _settled(name: str, task: Task, table: Table) -> Task:
     """The task with what its train rows say about it."""
     cells = label_cells(task)
-    given = [cell for cell in _column(name, table, task.label) if not cells.missing(cell)]
+    given = [cell for cell in _label_cells(name, task, table) if not cells.missing(cell)]
     try:
         return cells.found(name, given, table.classes)
     except UserError as error:
@@ -205,12 +214,13 @@ def check(
     texts = [convert(c, given, read_text) for c, given in zip(task.columns, written, strict=True)]
     labels, bare = None, set[int]()
     if _has_labels(name, task, table, use):
-        cells, given = label_cells(task), _column(name, table, task.label)
+        cells, given = label_cells(task), _label_cells(name, task, table)
 
         def label(cell: Any, text: Any) -> Any:
             return None if gaps and cells.missing(cell) else cells.read(cell, text)
 
-        labels = convert(task.label, given, label, written[0])
+        column = ", ".join(task.label_columns)
+        labels = convert(column, given, label, written[0])
         bare = {index for index, read in enumerate(labels) if read is None} - bad.keys()
     ids = _ids(task, table)
     total = len(table.lines) + len(table.broken)
@@ -244,12 +254,14 @@ def _has_labels(name: str, task: Task, table: Table, use: Use) -> bool:
     if use == "needed":
         return True
     missing = label_cells(task).missing
-    return not all(missing(cell) for cell in table.columns.get(task.label, []))
+    if any(column not in table.columns for column in task.label_columns):
+        return False
+    return not all(missing(cell) for cell in _label_cells(name, task, table))
 
 
 def _ids(task: Task, table: Table) -> list[str]:
     plain = [str(line) for line in table.lines]
-    if "id" not in table.columns or "id" in (*task.columns, task.label):
+    if "id" not in table.columns or "id" in (*task.columns, *task.label_columns):
         return plain
     return [
         # An id is written out with the predictions, so it has to be encodable.

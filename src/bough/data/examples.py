@@ -159,8 +159,13 @@ def examples_of(
 def _targets(task: Task, labels: Sequence[Any], words: WordIndex | None) -> Tensor:
     """The labels as a loss takes them, an example each."""
     match task.kind:
-        case "classify":
+        case "classify" | "ordinal":
             return torch.tensor(labels, dtype=torch.long)
+        case "multilabel":
+            targets = torch.zeros(len(labels), task.classes)
+            for row, places in enumerate(labels):
+                targets[row, list(places)] = 1
+            return targets
         case "regress":
             return torch.tensor(labels, dtype=torch.float32)
         case "tag":

@@ -14,17 +14,19 @@ from functools import cached_property
 from itertools import chain, combinations
 from typing import Any, assert_never
 
+from bough.data.label_cells import CellError, SetCells
 from bough.errors import UserError, listed, nearest, shorten
 from bough.recipe.kinds import Kind
 from bough.recipe.labels import class_name, in_order, is_missing, number
+from bough.recipe.tasks import Task
 from bough.spans.cells import labels_of
 from bough.spans.cells import text_of as joined_words
 
 LABELS = (
     "label", "labels", "gold_label", "gold", "class", "category", "target", "y", "sentiment",
     "polarity", "is_duplicate", "duplicate", "similarity", "score", "rating", "stars", "topic",
-    "intent", "emotion", "entailment", "relatedness", "acceptability", "spans", "entities",
-    "ner_tags", "tags",
+    "intent", "emotion", "genres", "topics", "emotions", "entailment", "relatedness",
+    "acceptability", "spans", "entities", "ner_tags", "tags",
 )  # fmt: skip
 TEXTS = (
     "text", "sentence", "review", "content", "body", "comment", "message", "document", "utterance",
@@ -40,6 +42,7 @@ SCALES = ((0, 1), (-1, 1), (0, 5), (1, 5), (0, 10), (1, 10), (0, 100))
 _ID = re.compile(
     r"(.*[_-])?(id|idx|index|guid|uuid|uid|key|hash)s?\d?|qid\d?|pairid|promptid", re.I
 )
+SEVERAL = 0.1  # of the cells have more than one label, where a task is of many labels
 _FEW = 20  # whole numbers up to so many different ones are taken for classes
 _MOST = 200  # classes
 
@@ -73,6 +76,28 @@ class Column:
     @cached_property
     def classes(self) -> tuple[str, ...]:
         return in_order({class_name(cell) for cell in self.cells})
+
+    @cached_property
+    def separator(self) -> str:
+        """What stands between the labels, where cells have several of them; `[` of lists."""
+        texts = [str(cell) for cell in self.cells]
+        if texts and all(text.strip().startswith("[") for text in texts):
+            return "["
+        for mark in ("|", ";", ","):
+            some = sum(mark in text for text in texts) >= SEVERAL * len(texts)
+            parts = {part.strip() for text in texts for part in text.split(mark)}
+            few = 1 < len(parts) < min(len(self.classes), _MOST)
+            if some and few and max(len(part.split()) for part in parts) <= 3:
+                return mark
+        return ""
+
+    def parts(self, cell: Any) -> list[str]:
+        """The labels of one cell."""
+        cells = SetCells(Task(kind="multilabel", text=" ", separator=self.separator or ","))
+        try:
+            return [class_name(part) for part in cells.parts(cell)]
+        except CellError:
+            return []
 
     @cached_property
     def words(self) -> float:
@@ -260,6 +285,8 @@ def kind(label: Column, source: str) -> tuple[Kind, str]:
         raise UserError(f"{where}: {what}; a label needs two or more")
     if label.values is None:
         _all_or_no_numbers(label, where)
+        if label.separator:
+            return "multilabel", "several in a cell"
         if number > _MOST or (number > 50 and number > len(label.cells) / 2):
             raise UserError(
                 f"{where}: {summary} are too many for classes "
@@ -284,6 +311,16 @@ def settings(kind: Kind, label: Column) -> tuple[dict[str, Any], str]:
         case "classify":
             classes = label.classes
             return {"labels": classes}, f"{len(classes)} classes ({listed(classes, 6)})"
+        case "ordinal":
+            classes = label.classes
+            return {"labels": classes}, f"{len(classes)} classes in order ({listed(classes, 6)})"
+        case "multilabel":
+            between = label.separator
+            labels = in_order(chain(*map(label.parts, label.cells)))
+            settings: dict[str, Any] = {"labels": labels}
+            if between not in (",", "["):
+                settings["separator"] = between
+            return settings, f"any of {len(labels)} labels ({listed(labels, 6)})"
         case "regress":
             assert label.values is not None
             low, high = scale(label.values)

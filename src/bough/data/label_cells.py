@@ -1,12 +1,16 @@
 """A task's label cells, by its kind: what they say of the task, how each is read and written.
 
-A label is what a row keeps of its cell: the index of a class, a number, or spans of the text.
+A label is what a row keeps of its cell: the index of a class, a number, the indices of labels, or
+spans of the text.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from statistics import fmean
 from typing import Any, assert_never
 
 from bough.errors import UserError, listed, nearest, shorten
@@ -15,7 +19,7 @@ from bough.recipe.tasks import Task
 from bough.spans.cells import SpanError, as_json, labels_of, spans_of
 from bough.spans.schemes import Span
 
-Label = int | float | tuple[Span, ...]
+Label = int | float | tuple[int, ...] | tuple[Span, ...]
 
 
 class CellError(Exception):
@@ -62,14 +66,18 @@ def label_cells(task: Task) -> LabelCells:
             return ClassCells(task)
         case "regress":
             return NumberCells(task)
+        case "ordinal":
+            return OrderedCells(task)
+        case "multilabel":
+            return SetCells(task)
         case "tag":
             return SpanCells(task)
         case _:
             assert_never(task.kind)
 
 
-class ClassCells(LabelCells):
-    """One class in each cell; the label is its index."""
+class NamedCells(LabelCells):
+    """Cells that name classes, as the recipe calls them or as the files write them."""
 
     def __init__(self, task: Task):
         super().__init__(task)
@@ -78,21 +86,8 @@ class ClassCells(LabelCells):
         parts = (task.labels or (), self.names)
         self.index = {name: n for part in parts for n, name in enumerate(part)}
 
-    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
-        if classes is None:
-            seen = in_order(
-                class_name(cell) for cell in cells if isinstance(cell, str | int | float)
-            )
-            _look_like_classes(name, seen, len(cells))
-            classes = seen
-        return self.task.with_labels(classes)
-
-    def missing(self, cell: object) -> bool:
-        return is_missing(cell, self.index)
-
-    def read(self, cell: Any, text: Any = None) -> int:
-        if self.missing(cell):
-            raise CellError(f"the label is empty; expected one of {listed(self.names)}")
+    def place(self, cell: Any) -> int:
+        """The index of the class that a cell, or a part of one, names."""
         place = self.index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
         if place is None:
             raise CellError(
@@ -100,6 +95,29 @@ class ClassCells(LabelCells):
                 + nearest(str(cell), self.names)
             )
         return place
+
+
+class ClassCells(NamedCells):
+    """One class in each cell; the label is its index."""
+
+    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
+        if classes is None:
+            classes = self.seen(cells)
+            _look_like_classes(name, self.task.kind, classes, len(cells))
+        return self.task.with_labels(classes)
+
+    def seen(self, cells: Sequence[Any]) -> tuple[str, ...]:
+        """The classes that the cells name."""
+        plain = (cell for cell in cells if isinstance(cell, str | int | float))
+        return in_order(map(class_name, plain))
+
+    def missing(self, cell: object) -> bool:
+        return is_missing(cell, self.index)
+
+    def read(self, cell: Any, text: Any = None) -> int:
+        if self.missing(cell):
+            raise CellError(f"the label is empty; expected one of {listed(self.names)}")
+        return self.place(cell)
 
     def written(self, label: Any) -> str:
         return (self.task.labels or ())[int(label)]
@@ -111,24 +129,93 @@ class ClassCells(LabelCells):
         return int(label)
 
 
-class NumberCells(LabelCells):
-    """A number in each cell, within the range."""
+class OrderedCells(ClassCells):
+    """One class in each cell, in an order: that of numbers is known, that of words is not."""
 
     def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
-        """A regress task must know its range by itself."""
+        there = classes or self.seen(cells)
+        if len(there) > 1 and not _finite(there):
+            raise UserError(
+                f"the classes are words ({listed(there, 6)}), whose order is not known; set "
+                f"tasks.{name}.labels to all of them, the lowest first"
+            )
+        return super().found(name, cells, classes)
+
+
+class SetCells(NamedCells):
+    """Any number of labels in each cell: a JSON list, or names with a separator between them; or
+    a column of 0 and 1 for each. The label is their indices, in order."""
+
+    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
+        if not isinstance(self.task.label, str):
+            return self.task.with_labels(self.task.label)
+        if classes is None:
+            named: set[str] = set()
+            for cell in cells:
+                try:
+                    named |= set(map(class_name, self.parts(cell)))
+                except CellError:  # said by its line when the rows are read
+                    continue
+            classes = in_order(named)
+            _look_like_classes(name, self.task.kind, classes, len(cells))
+        return self.task.with_labels(classes)
+
+    def missing(self, cell: object) -> bool:
+        if isinstance(cell, tuple):
+            return all(is_missing(part) for part in cell)
+        return not isinstance(cell, list) and is_missing(cell)
+
+    def read(self, cell: Any, text: Any = None) -> tuple[int, ...]:
+        if self.missing(cell):
+            raise CellError("the label is empty; write [] where none of them holds")
+        if isinstance(cell, tuple):
+            return tuple(n for n, part in enumerate(cell) if _holds(part))
+        return tuple(sorted({self.place(part) for part in self.parts(cell)}))
+
+    def parts(self, cell: Any) -> list[Any]:
+        """The names in a cell."""
+        if isinstance(cell, str) and cell.strip().startswith("["):
+            try:
+                cell = json.loads(cell)
+            except (ValueError, RecursionError):
+                raise CellError("the label is no JSON list; expected one like [1, 2]") from None
+        if isinstance(cell, str):
+            return [part for part in cell.split(self.task.separator) if part.strip()]
+        parts = cell if isinstance(cell, list) else [cell]
+        if not all(isinstance(part, str | int | float) for part in parts):
+            raise CellError("expected names with a separator between them, or a list of names")
+        return parts
+
+    def written(self, label: Any) -> str:
+        names = self.task.labels or ()
+        return json.dumps([names[int(place)] for place in label], ensure_ascii=False)
+
+    def classes(self, label: Any) -> tuple[int, ...]:
+        return tuple(label)
+
+    def stratum(self, label: Any) -> Hashable:
+        return 0
+
+
+class NumberCells(LabelCells):
+    """A number in each cell, within the range if there is one."""
+
+    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
         values = [value for value in map(number, cells) if value is not None]
         if not values:
             raise UserError("no label is a number; name another column or kind classify")
-        low, high = min(values), max(values)
-        raise UserError(
-            f"a regress task needs its `range`; the labels here run from {low:g} to {high:g}, so "
-            f"set tasks.{name}.range to [{low:g}, {high:g}] or to the whole scale"
-        )
+        middle = fmean(values)
+        wide = 2 * math.sqrt(fmean((value - middle) ** 2 for value in values))
+        if not wide:
+            raise UserError(f"all labels are {middle:g}; there is nothing to learn")
+        # To so many digits that they can be read in the run's recipe.
+        scale = (float(f"{middle - wide:.6g}"), float(f"{middle + wide:.6g}"))
+        return self.task.model_copy(update={"scale": scale})
 
     def read(self, cell: Any, text: Any = None) -> float:
-        assert self.task.range is not None
-        low, high = self.task.range
-        expected = f"expected a number from {low:g} to {high:g}"
+        low, high = self.task.range or (-math.inf, math.inf)
+        within = "" if self.task.range is None else f" from {low:g} to {high:g}"
+        expected = f"expected a number{within}"
         if self.missing(cell):
             raise CellError(f"the label is empty; {expected}")
         value = number(cell)
@@ -192,10 +279,16 @@ class SpanCells(LabelCells):
         return bool(label)
 
 
-def _look_like_classes(name: str, classes: Sequence[str], rows: int) -> None:
+def _holds(part: Any) -> bool:
+    if (value := class_name(part)) not in ("0", "1", "true", "false"):
+        raise CellError("expected 0 or 1 in each of the labels' columns")
+    return value in ("1", "true")
+
+
+def _look_like_classes(name: str, kind: str, classes: Sequence[str], rows: int) -> None:
     if len(classes) < 2:
         seen = f"only the class {classes[0]!r}" if classes else "no label at all"
-        raise UserError(f"the train rows hold {seen}; a classify task needs two or more")
+        raise UserError(f"the train rows hold {seen}; a {kind} task needs two or more")
     if len(classes) > 20 and any(value != int(value) for value in _finite(classes)):
         raise UserError(
             f"the labels are numbers such as {listed(classes, 3)}; set tasks.{name}.kind to "

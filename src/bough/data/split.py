@@ -98,7 +98,7 @@ def joined(tasks: Mapping[str, Task], rows: Mapping[str, Rows]) -> Whole:
         written = label_cells(tasks[name]).written
         each = zip(part.lines, part.texts, part.labels or (), part.ids, strict=True)
         for line, texts, label, number in each:
-            cells.setdefault(line, {})[tasks[name].label] = written(label)
+            cells.setdefault(line, {})[tasks[name].label_columns[0]] = written(label)
             first.setdefault(line, (texts, label, number))
     lines = sorted(first)
     whole = replace(
@@ -108,5 +108,5 @@ def joined(tasks: Mapping[str, Task], rows: Mapping[str, Rows]) -> Whole:
         ids=[first[line][2] for line in lines],
         lines=lines,
     )
-    labels = tuple(task.label for task in tasks.values())
+    labels = tuple(task.label_columns[0] for task in tasks.values())
     return Whole(whole, next(iter(tasks.values())).columns, labels, cells)

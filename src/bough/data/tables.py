@@ -68,7 +68,7 @@ class Table:
 
 def wanted_of(tasks: Iterable[Task]) -> Wanted:
     """All columns that some of the tasks read."""
-    names = dict.fromkeys(name for task in tasks for name in (*task.columns, task.label))
+    names = dict.fromkeys(name for task in tasks for name in (*task.columns, *task.label_columns))
     return Wanted(tuple(names), "", False)
 
 

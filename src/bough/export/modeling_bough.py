@@ -146,12 +146,17 @@ class Head(nn.Module):
         form = self.settings["form"]
         if form == "ce":
             return torch.softmax(outputs, 1)
-        return torch.sigmoid(outputs) if form in ("bce", "ordinal") else outputs.clamp(0, 1)
+        return (
+            torch.sigmoid(outputs)
+            if form in ("bce", "ordinal", "multilabel")
+            else outputs.clamp(0, 1)
+        )
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """What transformers expects: a softmax of it is the probabilities; or the number itself."""
+        """What transformers expects: a softmax of it is the probabilities, of labels a sigmoid; or
+        the number itself."""
         form, temperature = self.settings["form"], float(self.settings["temperature"])
-        if form == "ce":
+        if form in ("ce", "multilabel"):
             return outputs / temperature
         if form == "bce":
             return torch.cat([torch.zeros_like(outputs), outputs], 1) / temperature

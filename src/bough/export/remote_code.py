@@ -96,8 +96,10 @@ def _state(network: Network, cell: Cell) -> Tensors:
 def output_form(task: Task) -> str:
     """What the outputs are, as `modeling_bough` tells them apart."""
     match task.kind:
-        case "classify":
+        case "classify" | "ordinal":
             return task.loss_name
+        case "multilabel":
+            return "multilabel"
         case "regress":
             return "number"
         case "tag":
@@ -114,7 +116,7 @@ def _head(network: Network, name: str) -> dict[str, Any]:
         "hidden": [task.width] * (task.depth - 1) if task.head == "mlp" else [],
         "outputs": task.outputs,
         "form": output_form(task),
-        "range": task.range,
+        "range": task.range or task.scale,
         "temperature": task.temperature or 1.0,
         "reads": [read.source for read in network.plan.reading(name)],
         "imports": network.imports[name],

@@ -162,7 +162,12 @@ def _page(model: MultiTaskModel, name: str, trunk: bool, why: str) -> str:
 def _reading(task: Task) -> tuple[str, list[str]]:
     """What transformers calls such a task, and how its answer is read."""
     match task.kind:
-        case "classify":
+        case "multilabel":
+            return "multi_label_classification", [
+                "shares = model(**inputs).logits.sigmoid()[0].tolist()",
+                "answer = dict(zip(model.config.id2label.values(), shares))",
+            ]
+        case "classify" | "ordinal":
             return "single_label_classification", [
                 "shares = model(**inputs).logits.softmax(1)[0].tolist()",
                 "answer = dict(zip(model.config.id2label.values(), shares))",
@@ -264,7 +269,7 @@ def _check_form(network: Network, name: str) -> None:
         what = "reads the mean of the tokens"
     elif task.norm or task.project:
         what = f"has a {'norm' if task.norm else 'project'!r} before its head"
-    elif output_form(task) not in ("ce", "bce", "number"):
+    elif output_form(task) not in ("ce", "bce", "number", "multilabel"):
         what = f"has outputs for loss {task.loss_name!r}"
     elif task.twin:
         what = "encodes the two texts of a pair apart"
@@ -303,10 +308,9 @@ def _output(network: Network, name: str) -> tuple[Tensor, Tensor]:
     assert output is not None
     weight, bias = output.weight.detach().float().cpu(), output.bias.detach().float().cpu()
     if output_form(task) == "number":
-        assert task.range is not None
-        low, high = task.range
+        low, high = task.ends
         return weight * (high - low), bias * (high - low) + low
-    if task.loss_name == "bce":
+    if output_form(task) == "bce":
         weight = torch.cat([torch.zeros_like(weight), weight])
         bias = torch.cat([torch.zeros_like(bias), bias])
     temperature = task.temperature or 1.0

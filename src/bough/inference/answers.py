@@ -40,13 +40,15 @@ class Entity:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task says about a text: a class with its probabilities, a number, or spans.
+    """What a task says about a text: a class or labels with probabilities, a number, or spans.
 
     Attributes:
-        label: The class, by its name; None where the task answers with a number.
+        label: The class, by its name; None where the task answers otherwise.
+        labels: The labels that hold, by their names; None where the task is not of that kind.
         score: The probability of the label.
         probabilities: Of every class, by its name.
-        value: The number, within the label's range; None where the task answers with a class.
+        value: The number, within the label's range if it has one; None where the task answers
+            otherwise.
         spans: What a tag task has marked, in the text's order; None where the task marks none.
         cut: The text is longer than the model reads; only its beginning was judged.
         abstained: The label's probability is below what was asked for, so there is no label; or
@@ -64,6 +66,7 @@ class Answer:
     spans: tuple[Entity, ...] | None = None
     cut: bool = False
     abstained: bool = False
+    labels: tuple[str, ...] | None = None
 
     def unless_below(self, least: float) -> Answer:
         """The same, but without its label, or the spans, of a smaller probability."""
@@ -82,9 +85,12 @@ class Answer:
 
     @property
     def number(self) -> float | None:
-        """What it rests on: the value, or the label's probability, or the least of its spans'."""
+        """What it rests on: the value, the label's probability, the least of its spans', or the sum
+        of several labels', which is no number where one of them is none."""
         if self.spans is not None:
             return min((span.score for span in self.spans), default=self.score)
+        if self.score is None and self.probabilities:
+            return sum(self.probabilities.values())
         return self.score if self.value is None else self.value
 
     @property
@@ -98,13 +104,22 @@ def answers_of(
 ) -> list[Answer]:
     """A task's outputs for several texts as answers; a tag task needs these, and their words."""
     values, probabilities = answers(task, outputs)
+    labels = task.labels or ()
     match task.kind:
-        case "classify":
+        case "classify" | "ordinal":
             assert probabilities is not None
-            labels = task.labels or ()
             return [
                 Answer(labels[best], shares[best], dict(zip(labels, shares, strict=True)))
                 for best, shares in zip(values.tolist(), probabilities.tolist(), strict=True)
+            ]
+        case "multilabel":
+            assert probabilities is not None
+            return [
+                Answer(
+                    labels=tuple(label for label, holds in zip(labels, held, strict=True) if holds),
+                    probabilities=dict(zip(labels, shares, strict=True)),
+                )
+                for held, shares in zip(values.tolist(), probabilities.tolist(), strict=True)
             ]
         case "regress":
             return [Answer(value=value) for value in values.tolist()]
@@ -128,6 +143,12 @@ def in_words(task: Task) -> str:
     match task.kind:
         case "classify":
             answer = f"{task.classes} classes"
+        case "ordinal":
+            answer = f"{task.classes} classes in order"
+        case "multilabel":
+            answer = f"any of {task.classes} labels"
+        case "regress" if task.range is None:
+            answer = "a number"
         case "regress":
             answer = "a number from {:g} to {:g}".format(*task.range or (0, 1))
         case "tag":
@@ -138,8 +159,8 @@ def in_words(task: Task) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_rounded(vars(part)) for part in value]
+    if isinstance(value, tuple):  # of labels, or of spans
+        return [part if isinstance(part, str) else _rounded(vars(part)) for part in value]
     if isinstance(value, Mapping):
         return {name: _rounded(share) for name, share in value.items()}
     return round(value, 6) if isinstance(value, float) else value

@@ -23,8 +23,9 @@ from bough.errors import UserError
 from bough.plan.encoder_pooling import BEFORE_AUTO, OwnPooling
 from bough.plan.encoder_shape import Shape
 from bough.recipe import yaml
+from bough.recipe.kinds import METRICS
 from bough.recipe.raw_settings import RawSettings
-from bough.recipe.tasks import Task
+from bough.recipe.tasks import Metric, Task
 from bough.recipe.validation import Consistent, misfit
 
 FILE = "config.json"
@@ -46,24 +47,18 @@ class Open(BaseModel):
 class Score(Open):
     """One task's on one split."""
 
-    metric: Literal[
-        "accuracy", "f1", "mcc", "pearson", "spearman", "entity_f1", "precision", "recall"
-    ]
+    metric: Metric
     rows: int
     interval: Annotated[list[float], Field(min_length=2, max_length=2)] = []
-    accuracy: float = 0
-    f1: float = 0
-    mcc: float = 0
-    pearson: float = 0
-    spearman: float = 0
-    entity_f1: float = 0
-    precision: float = 0
-    recall: float = 0
 
     @model_validator(mode="after")
     def _counts(self) -> Self:
-        if self.metric not in self.model_fields_set:
+        beside = self.model_extra or {}
+        if not isinstance(beside.get(self.metric), int | float):
             raise misfit(f"there is no {self.metric} beside it", "metric")
+        for name in METRICS & beside.keys():
+            if not isinstance(beside[name], int | float):
+                raise misfit("expected a number", name)
         return self
 
 
@@ -151,7 +146,7 @@ class Config(Consistent):
             yield ("longest",), problem
         for name, task in self.tasks.items():
             if not task.settled:
-                key = task.rules.found
+                key = task.rules.found[0]
                 yield ("tasks", name, key), f"null; a trained {task.kind} task has its {key}"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bough.data import checked_rows
@@ -29,8 +30,8 @@ from bough.recipe.tasks import SPLITS, Task
 from bough.runs.console import progress
 from bough.runs.run_dir import Run
 from bough.runs.unchanged import changed_rows
-from bough.scoring.classes import Counts, confusion, most_confused, per_class
-from bough.scoring.entities import per_label
+from bough.scoring import entities
+from bough.scoring.classes import Counts, confusion, most_confused, per_class, per_label
 from bough.scoring.evaluate import predict, read_out, score
 from bough.scoring.metrics import Predictions
 
@@ -43,8 +44,9 @@ class Evaluation:
 
     Attributes:
         scores: As a run's `scores[split]`: each task's metrics under `tasks`, and both means.
-        confusion: Of each classify task, rows by true class (down) and answer (across).
+        confusion: Of tasks with one class per row, rows by true class (down) and answer (across).
         labels: The classes of these tasks, in the order of `confusion`.
+        classes: Precision, recall, F1 and rows of each class or label of each task that has some.
         spans: Of each tag task, precision, recall, F1 and number of spans of each label.
 
     Example:
@@ -56,14 +58,8 @@ class Evaluation:
     scores: dict[str, Any]
     confusion: dict[str, Counts]
     labels: dict[str, tuple[str, ...]]
-    spans: dict[str, dict[str, dict[str, float | int]]] = field(default_factory=dict)
-
-    @property
-    def classes(self) -> dict[str, dict[str, dict[str, float | int]]]:
-        """Precision, recall, F1 and rows of each class of each classify task."""
-        return {
-            name: per_class(counts, self.labels[name]) for name, counts in self.confusion.items()
-        }
+    classes: dict[str, dict[str, dict[str, float | int]]]
+    spans: dict[str, dict[str, dict[str, float | int]]]
 
     def most_confused(self, task: str, most: int = 10) -> list[tuple[str, str, int]]:
         """A task's commonest mistakes: the true class, the answer, and how often."""
@@ -71,14 +67,13 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the scores, with each task's classes and its confusion table beside them."""
-        beside: dict[str, dict[str, Any]] = {
-            name: {"classes": own, "confusion": self.confusion[name].tolist()}
-            for name, own in self.classes.items()
-        } | {name: {"spans": own} for name, own in self.spans.items()}
-        tasks = {
-            name: {**scores, **beside.get(name, {})}
-            for name, scores in self.scores["tasks"].items()
-        }
+        tasks = {name: dict(scores) for name, scores in self.scores["tasks"].items()}
+        for name, classes in self.classes.items():
+            tasks[name]["classes"] = classes
+        for name, counts in self.confusion.items():
+            tasks[name]["confusion"] = counts.tolist()
+        for name, spans in self.spans.items():
+            tasks[name]["spans"] = spans
         return {**self.scores, "tasks": tasks}
 
 
@@ -127,7 +122,7 @@ def evaluate(
     given, root = as_source(rows, "the rows given"), Path.cwd()
     policy: checked_rows.Policy = "skip" if skip else "error"
     able = _labelled(model, given, choice, root)
-    gaps = len({task.label for task in able.values()}) > 1
+    gaps = len({task.label_columns for task in able.values()}) > 1
     gathered = {
         name: checked_rows.read(
             name, task, given, root=root, policy=policy, labels="needed", gaps=gaps
@@ -231,19 +226,34 @@ def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
         for name, part in rows.items()
     }
     predicted = _predictions(model, rows, examples)
-    tasks = {name: model.tasks[name] for name in rows}
-    labels = {name: task.labels or () for name, task in tasks.items() if task.kind == "classify"}
-    tables = {
-        name: confusion(predicted[name].values, np.asarray(rows[name].labels), len(own))
-        for name, own in labels.items()
-    }
-    spans = {
-        name: per_label(predicted[name].values.tolist(), rows[name].labels or [], task.labels or ())
-        for name, task in tasks.items()
-        if task.kind == "tag"
-    }
-    scores = score(model.tasks, examples, predicted, intervals=True)
-    return Evaluation(scores, tables, labels, spans)
+    found = score(model.tasks, examples, predicted, intervals=True)
+    evaluation = Evaluation(found, {}, {}, {}, {})
+    for name in rows:
+        truth = examples[name].truth
+        assert truth is not None
+        _add_classes(evaluation, name, model.tasks[name], predicted[name].values, truth)
+    return evaluation
+
+
+def _add_classes(
+    evaluation: Evaluation, name: str, task: Task, said: NDArray[Any], truth: NDArray[Any]
+) -> None:
+    """What there is to say of a task's single classes."""
+    labels = task.labels or ()
+    match task.kind:
+        case "classify" | "ordinal":
+            counts = confusion(said, truth, len(labels))
+            evaluation.confusion[name], evaluation.labels[name] = counts, labels
+            evaluation.classes[name] = per_class(counts, labels)
+        case "multilabel":
+            evaluation.classes[name] = per_label(said, truth, labels)
+        case "tag":
+            of_label = entities.per_label(said.tolist(), truth.tolist(), labels)
+            evaluation.spans[name] = of_label
+        case "regress":
+            pass
+        case _:
+            assert_never(task.kind)
 
 
 def _predictions(

@@ -266,7 +266,7 @@ def fitting(
     """The tasks whose text columns, and with `labels` whose label's, the file has."""
 
     def needed(task: Task) -> tuple[str, ...]:
-        return (*task.columns, task.label) if labels else task.columns
+        return (*task.columns, *task.label_columns) if labels else task.columns
 
     asked = {name: task for name, task in able.items() if set(needed(task)) <= set(there)}
     if not asked:

@@ -191,6 +191,13 @@ class _CSV:
             [
                 sheet_cell(row.label),
                 *map(sheet_cell, kept),
-                *(f"{a:.4f}" if isinstance(a, float) else sheet_cell(a or "") for a in answers),
+                *map(_written, answers),
             ]
         )
+
+
+def _written(cell: str | float | list[str] | None) -> str:
+    """An answer in a CSV file: a number with four digits, labels as a JSON list."""
+    if isinstance(cell, list):
+        return json.dumps(cell, ensure_ascii=False)
+    return f"{cell:.4f}" if isinstance(cell, float) else sheet_cell(cell or "")

@@ -1,11 +1,12 @@
 """What a wrong answer costs, and what the outputs say: how a head's numbers are read.
 
 Outputs are `[n, task.outputs]`; targets are class indices or real values in the task's own range,
-`[n]`. A tag task's outputs are those of all words, `[words, task.outputs]`, and its targets the
-tags of each text's, `[n, most words]`. What the numbers mean is their form, decided by the task's
-kind and its loss. Every loss is the plain mean over examples, so the parts of a batch add up to the
-whole in proportion to their sizes. Real labels are brought to [0, 1] inside, where no task's loss
-drowns another's; answers come back in the label's own range.
+`[n]`, or 0 and 1 for each of several labels, `[n, labels]`. A tag task's outputs are those of all
+words, `[words, task.outputs]`, and its targets the tags of each text's, `[n, most words]`. What the
+numbers mean is their form, decided by the task's kind and its loss. Every loss is the plain mean
+over examples, so the parts of a batch add up to the whole in proportion to their sizes. Real labels
+are brought to [0, 1] inside, where no task's loss drowns another's; answers come back in the
+label's own range.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ def loss(
     cost the same whatever the weight.
     """
     rows = int((targets >= 0).sum()) if task.kind == "tag" else len(targets)
-    ndim = 2 if task.kind == "tag" else 1
+    ndim = 2 if task.kind in ("tag", "multilabel") else 1
     if outputs.shape != (rows, task.outputs) or targets.ndim != ndim or len(targets) == 0:
         raise ValueError(
             f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} do not fit: "
-            f"expected [{rows}, {task.outputs}] and {'[n, words]' if ndim == 2 else '[n]'}, n > 0"
+            f"expected [{rows}, {task.outputs}] and {'[n, ...]' if ndim == 2 else '[n]'}, n > 0"
         )
     each = output_form(task).losses(_single(outputs), targets)
     if class_weights is not None:
@@ -113,6 +114,10 @@ def output_form(task: Task) -> OutputForm:
             return forms[task.loss_name](task)
         case "regress":
             return Number(task)
+        case "ordinal":
+            return Thresholds(task)
+        case "multilabel":
+            return Labels(task)
         case "tag":
             return Tags(task)
         case _:
@@ -210,6 +215,29 @@ class Share(ClassForm):
         return outputs.clamp(0, 1)
 
 
+# --- any number of labels ------------------------------------------------------------------------
+
+
+class Labels(OutputForm):
+    """`bce` of a multilabel task: a logit for each label, which holds where it is above 0.
+
+    Targets are 0 or 1 for each label, and so are the answers.
+    """
+
+    @property
+    def ignorant_loss(self) -> float:
+        return math.log(2)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return _binary(outputs, targets, self.task.smoothing).mean(1)
+
+    def answers(self, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        return (outputs > 0).long(), (outputs / (self.task.temperature or 1.0)).sigmoid()
+
+    def shares(self, outputs: Tensor) -> Tensor:
+        return outputs.sigmoid()
+
+
 # --- tags of words -------------------------------------------------------------------------------
 
 
@@ -233,20 +261,15 @@ class Tags(Softmax):
 
 
 class Number(OutputForm):
-    """A number, as its share of the range."""
+    """A number, as its share of the range; without one, of the scale, which it may leave."""
 
     @property
     def ignorant_loss(self) -> float:
         """At its far end."""
         return 1.0
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        assert self.task.range is not None, "known once the rows are loaded"
-        return self.task.range
-
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        low, high = self.ends
+        low, high = self.task.ends
         truth = (targets.to(outputs.dtype) - low) / (high - low)
         match self.task.loss_name:
             case "mse":
@@ -260,8 +283,9 @@ class Number(OutputForm):
                 return F.huber_loss(outputs[:, 0], truth, reduction="none", delta=_HUBER)
 
     def answers(self, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        low, high = self.ends
-        return low + outputs[:, 0].clamp(0, 1) * (high - low), None
+        low, high = self.task.ends
+        shares = outputs[:, 0] if self.task.range is None else outputs[:, 0].clamp(0, 1)
+        return low + shares * (high - low), None
 
     def shares(self, outputs: Tensor) -> Tensor:
         return outputs.clamp(0, 1)

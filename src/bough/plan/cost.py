@@ -68,7 +68,7 @@ def cost(
     """The cost of the plan; `outputs` says how many numbers each head gives (default: one).
 
     Of the last layer only the first token's row is computed, except for tasks in `means`, which
-    read the mean over all tokens.
+    read the mean over all tokens, or words.
     """
     if plan.layers != shape.layers:
         raise ValueError(f"the plan is for {plan.layers} layers, the encoder has {shape.layers}")

@@ -26,12 +26,12 @@ Pooling = Literal["auto", "pooler", "cls", "mean", "words"]
 Head = Literal["linear", "mlp", "cosine", "cosine-linear", "cosine-sigmoid"]
 Loss = Literal["auto", "ce", "bce", "mse", "mae", "huber", "pearson", "ordinal"]
 Metric = Literal[
-    "auto", "accuracy", "f1", "mcc", "pearson", "spearman", "entity_f1", "precision", "recall"
-]
+    "auto", "accuracy", "f1", "f1-micro", "f1-weighted", "mcc", "auroc", "kappa", "pearson",
+    "spearman", "rmse", "entity_f1", "precision", "recall",
+]  # fmt: skip
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
-SIGNED: tuple[Metric, ...] = ("pearson", "spearman", "mcc")  # these run from -1 to 1
 
 
 def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
@@ -40,7 +40,8 @@ def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
         name
         for name, task in tasks.items()
         for other in tasks.values()
-        if task.label != other.label and any(_same_table(task, other, split) for split in SPLITS)
+        if task.label_columns != other.label_columns
+        and any(_same_table(task, other, split) for split in SPLITS)
     }
 
 
@@ -60,16 +61,34 @@ def _text(value: object) -> object:
     raise ValueError("expected one column name, or a list of two different ones for a pair")
 
 
+def _label(value: object) -> object:
+    if isinstance(value, str) and value:
+        return value
+    names = tuple(value) if isinstance(value, list | tuple) else ()
+    if all(isinstance(name, str) and name for name in names) and 2 <= len(names) == len(set(names)):
+        return names
+    raise ValueError("expected a column's name, or a list of different ones, one for each label")
+
+
 def _ends(value: object) -> object:
     if isinstance(value, list | tuple) and len(value) == 2:
         return value
     raise ValueError("expected the lowest and the highest label, for example [0, 5]")
 
 
+def _text_where_needed(schema: dict[str, Any]) -> None:
+    """A tag task may leave `text` out; JSON schema has to be told."""
+    schema["required"] = [key for key in schema["required"] if key != "text"]
+    schema["if"] = {"properties": {"kind": {"const": "tag"}}}
+    schema["else"] = {"required": ["text"]}
+
+
 class Task(Consistent):
     """One thing to learn: its columns, its head, its loss and its metric."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_text_where_needed
+    )
 
     kind: Kind = Field(
         description="What the answer is: "
@@ -80,10 +99,10 @@ class Task(Consistent):
         description="The column that holds the text, or a pair of columns for a pair of texts; "
         "left out in a tag task it is `text`."
     )
-    label: str = Field(
+    label: Annotated[str | tuple[str, ...], BeforeValidator(_label)] = Field(
         "label",
-        min_length=1,
-        description="The column that holds the label; in a tag task, left out, it is `spans`.",
+        description="The column that holds the label; in a tag task, left out, it is `spans`; of a "
+        "multilabel task also a list of columns with 0 or 1, one for each label.",
     )
     train: Source | None = Field(
         None, description="Rows to learn from: a file, a hub set, or rows written out."
@@ -102,8 +121,21 @@ class Task(Consistent):
     label_values: Classes | None = Field(
         None, description="What the files write for these classes; `labels` with names sets it."
     )
+    separator: str = Field(
+        ",",
+        min_length=1,
+        description="What stands between the labels in a multilabel task's cell; a JSON list is "
+        "read as well.",
+    )
     range: Annotated[tuple[float, float], BeforeValidator(_ends)] | None = Field(
-        None, description="Lowest and highest label of a regress task."
+        None,
+        description="Lowest and highest label of a regress task, which its answers keep to; left "
+        "out, any number may be answered.",
+    )
+    scale: Annotated[tuple[float, float], BeforeValidator(_ends)] | None = Field(
+        None,
+        description="Two numbers that a regress task without a range is learned between: found in "
+        "the train rows, two standard deviations below and above their mean.",
     )
     pair: Pair = Field(
         "joint",
@@ -134,7 +166,9 @@ class Task(Consistent):
         "concat", description="How what it takes over joins its own features."
     )
     loss: Loss = Field(
-        "auto", description="The loss; auto is bce for two classes, ce for more, mse for numbers."
+        "auto",
+        description="The loss; auto is bce for two classes and for labels, ce for more classes, "
+        "ordinal for those in an order, mse for numbers.",
     )
     scheme: SchemeName = Field(
         "bio",
@@ -155,8 +189,9 @@ class Task(Consistent):
     )
     metric: Metric = Field(
         "auto",
-        description="The score that counts; auto is accuracy, pearson for numbers, or entity_f1 "
-        "for spans.",
+        description="The score that counts; auto is accuracy of classes, kappa of those in an "
+        "order, f1-micro of labels, pearson of numbers, entity_f1 of spans. rmse has a minus, so "
+        "that more is better.",
     )
     weight: float = Field(1.0, ge=0, description="Weight of this task's loss.")
     teacher: Teachers = Field(
@@ -189,6 +224,11 @@ class Task(Consistent):
         return (self.text,) if isinstance(self.text, str) else self.text
 
     @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The label's column, or those of several labels."""
+        return (self.label,) if isinstance(self.label, str) else self.label
+
+    @property
     def paired(self) -> bool:
         """Whether it judges a pair of texts."""
         return not isinstance(self.text, str)
@@ -206,6 +246,14 @@ class Task(Consistent):
         return len(self.labels)
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """The numbers that a regress task is learned between; asked once they are known."""
+        ends = self.range or self.scale
+        if ends is None:
+            raise RuntimeError("the scale is not known yet: checked_rows.load finds it")
+        return ends
+
+    @property
     def rules(self) -> KindRules:
         """What a recipe may say about tasks of its kind."""
         return KINDS[self.kind]
@@ -213,7 +261,7 @@ class Task(Consistent):
     @property
     def settled(self) -> bool:
         """Whether all is known that its rows may have to say about it."""
-        return getattr(self, self.rules.found) is not None
+        return any(getattr(self, key) is not None for key in self.rules.found)
 
     @property
     def loss_name(self) -> str:
@@ -225,6 +273,10 @@ class Task(Consistent):
                 return "bce" if self.classes == 2 else "ce"
             case "regress":
                 return "mse"
+            case "ordinal":
+                return "ordinal"
+            case "multilabel":
+                return "bce"
             case "tag":
                 return "ce"
             case _:
@@ -243,6 +295,8 @@ class Task(Consistent):
     @property
     def outputs(self) -> int:
         """How many numbers the head gives; a tag task's for each word."""
+        if self.kind == "multilabel":
+            return self.classes
         if self.kind == "tag":
             return len(self.tags)
         match self.loss_name:
@@ -265,9 +319,14 @@ class Task(Consistent):
             yield (key,), problem
 
     def _key_problems(self) -> Iterator[tuple[str, str]]:
-        if self.label in self.columns:
-            yield "label", f"column {self.label!r} is both text and label; name two columns"
-        for key, fitting in (("loss", self.rules.losses), ("metric", self.rules.metrics)):
+        for column in self.label_columns:
+            if column in self.columns:
+                yield "label", f"column {column!r} is both text and label; name two columns"
+        if not isinstance(self.label, str) and self.kind != "multilabel":
+            reason = f"several columns are the labels of a multilabel task, not of {self.kind}"
+            yield "label", f"{reason}; name one, or set `kind: multilabel`"
+        metrics = (*self.rules.metrics, *self.rules.more_metrics)
+        for key, fitting in (("loss", self.rules.losses), ("metric", metrics)):
             value, known = getattr(self, key), ("auto", *fitting)
             if value not in known:
                 yield key, f"{value!r} does not fit kind {self.kind}; take {', '.join(known)}"
@@ -302,9 +361,11 @@ class Task(Consistent):
             yield "pooling", f"{self.pooling!r} makes one vector of a text; a tag task reads words"
 
     def _range_problems(self) -> Iterator[tuple[str, str]]:
-        if self.range is not None and not self.range[0] < self.range[1]:
-            low, high = self.range
-            yield "range", f"[{low:g}, {high:g}] is empty; give the lowest label, then the highest"
+        for key, ends in (("range", self.range), ("scale", self.scale)):
+            if ends is not None and not ends[0] < ends[1]:
+                low, high = ends
+                reason = f"[{low:g}, {high:g}] is empty"
+                yield key, f"{reason}; give the lowest label, then the highest"
 
     def _class_problems(self) -> Iterator[tuple[str, str]]:
         labels, values = self.labels, self.label_values
@@ -319,7 +380,7 @@ class Task(Consistent):
             yield "labels", "one name is empty; every class needs one"
         if len(labels) < 2 and self.kind != "tag":
             yield "labels", f"a {self.kind} task needs two or more classes, not {len(labels)}"
-        if self.loss in ("bce", "mse") and len(labels) != 2:
+        if self.kind == "classify" and self.loss in ("bce", "mse") and len(labels) != 2:
             reason = f"{self.loss!r} is for two classes and here are {len(labels)}"
             yield "loss", f"{reason}; take ce or ordinal"
         if self.head.startswith("cosine") and self.outputs != 1:

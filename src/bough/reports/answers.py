@@ -17,7 +17,9 @@ from bough.reports import plots
 from bough.reports.hard_examples import Example, Texts, worst
 from bough.reports.plots import Axis, Point, Series
 from bough.runs.predictions import Answers
-from bough.scoring.entities import per_label, span_confidence
+from bough.scoring import entities
+from bough.scoring.classes import per_label
+from bough.scoring.entities import span_confidence
 from bough.scoring.statistics import Floats
 
 MOST = 12  # variants whose answers are shown one by one
@@ -28,14 +30,14 @@ BINS = 10
 @dataclass(frozen=True)
 class VariantAnswers:
     """As a map, or as a table: of confusions, a row per true class and a column per answer; or of
-    a tag task's labels."""
+    the labels of a tag or multilabel task."""
 
     label: str
     seeds: int
     map: Markup | None = None
     classes: tuple[str, ...] = ()
     shares: Sequence[Sequence[float]] = ()  # of the true class
-    spans: Mapping[str, Mapping[str, float]] | None = None  # of each label, means over the seeds
+    labels: Mapping[str, Mapping[str, float]] | None = None  # of each label, means over the seeds
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,10 @@ def task_answers(comparison: Comparison, name: str, texts: Texts) -> TaskAnswers
 
 def _answered(kind: Kind) -> Callable[[Variant, str, Sequence[Answers]], VariantAnswers]:
     match kind:
-        case "classify":
+        case "classify" | "ordinal":
             return _classified
+        case "multilabel":
+            return _labelled
         case "regress":
             return _graded
         case "tag":
@@ -99,18 +103,27 @@ def _classified(variant: Variant, name: str, runs: Sequence[Answers]) -> Variant
     return VariantAnswers(variant.label, len(runs), plot)
 
 
+def _labelled(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
+    """How well each label is given."""
+    return _by_label(variant, [per_label(run.said, run.truth, run.labels) for run in runs])
+
+
 def _marked(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
     """How well each label's spans are found."""
     labels = variant.recipe.tasks[name].labels or ()
-    each = [per_label(run.said.tolist(), run.truth.tolist(), labels) for run in runs]
-    spans = {
-        label: {
-            key: sum(float(one[label][key]) for one in each) / len(each)
-            for key in ("precision", "recall", "f1", "spans")
-        }
-        for label in labels
+    of_spans = [entities.per_label(run.said.tolist(), run.truth.tolist(), labels) for run in runs]
+    return _by_label(variant, of_spans)
+
+
+def _by_label(
+    variant: Variant, each: Sequence[Mapping[str, Mapping[str, float | int]]]
+) -> VariantAnswers:
+    """Each label's scores, the mean over the seeds."""
+    means = {
+        label: {key: sum(float(one[label][key]) for one in each) / len(each) for key in scores}
+        for label, scores in each[0].items()
     }
-    return VariantAnswers(variant.label, len(runs), spans=spans)
+    return VariantAnswers(variant.label, len(each), labels=means)
 
 
 def _graded(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
@@ -176,13 +189,17 @@ def _confidence(runs: Sequence[Answers]) -> tuple[Floats, Floats]:
     if marked:
         sure, right = (np.concatenate(part).astype(float) for part in zip(*marked, strict=True))
         return sure, right
-    sure = np.concatenate([a.probabilities.max(1) for a in runs if a.probabilities is not None])
-    right = np.concatenate([(a.said == a.truth).astype(float) for a in runs])
-    return sure, right
+    each = []
+    for run in runs:
+        assert run.probabilities is not None
+        shares = run.probabilities
+        each.append(np.maximum(shares, 1 - shares) if run.kind == "multilabel" else shares.max(1))
+    right = np.concatenate([(run.said == run.truth).astype(float) for run in runs])
+    return np.concatenate(each).ravel(), right.ravel()
 
 
 def _points(runs: Sequence[Answers]) -> list[Point]:
-    what = "spans" if runs[0].kind == "tag" else "rows"
+    what = {"tag": "spans", "multilabel": "labels"}.get(runs[0].kind, "rows")
     points = []
     for x, y, count in _binned(*_confidence(runs)):
         tip = f"confidence {x * 100:.0f} %, right {y * 100:.0f} %"

@@ -78,9 +78,10 @@ def contradictions(comparison: Comparison, texts: Texts) -> Contradictions | Non
     paired = [name for name, task in best.recipe.tasks.items() if task.paired and name in texts]
     for name in paired:
         answers = comparison.answers[best.label, name][0]
-        for i in range(0, len(texts[name]), max(1, len(texts[name]) // ASKED))[:ASKED]:
-            truth = answers.labels[answers.truth[i]] if answers.labels else f"{answers.truth[i]:g}"
-            questions.append(Question(texts[name][i], name, truth))
+        chosen = range(0, len(texts[name]), max(1, len(texts[name]) // ASKED))[:ASKED]
+        questions += [
+            Question(texts[name][i], name, answers.word(answers.truth[i])) for i in chosen
+        ]
     try:
         if len(paired) < 2:
             raise UserError("fewer than two tasks judge pairs of texts that are at hand")
@@ -96,7 +97,7 @@ def _ask(run: Run, names: Sequence[str], questions: Sequence[Question]) -> list[
     from bough.inference.load import load  # torch, only now
 
     model = load(run)
-    fitting = [n for n in names if model.tasks[n].kind == "regress" or model.tasks[n].classes == 2]
+    fitting = [n for n in names if _one_scale(model.tasks[n])]
     if len(fitting) < 2:
         raise UserError("fewer than two tasks on pairs answer on one scale")
     answers = model.predict([(q.texts[0], q.texts[1]) for q in questions], fitting)
@@ -109,6 +110,11 @@ def _ask(run: Run, names: Sequence[str], questions: Sequence[Question]) -> list[
     if not pairs:
         raise UserError("no two tasks on pairs measure alike")
     return pairs
+
+
+def _one_scale(task: Task) -> bool:
+    """Whether its answers lie on a scale from one end to another."""
+    return task.range is not None or (task.kind == "classify" and task.classes == 2)
 
 
 def _place(task: Task, answer: Answer) -> float:

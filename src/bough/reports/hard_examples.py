@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, assert_never
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bough.comparison.compare import Comparison
 from bough.comparison.groups import Variant
@@ -21,6 +22,7 @@ from bough.errors import UserError
 from bough.recipe.sources import Hub
 from bough.recipe.tasks import SPLITS, on_one_table
 from bough.runs.predictions import Answers
+from bough.scoring.statistics import Floats
 from bough.spans.schemes import Span
 
 WORST = 10  # examples shown at first
@@ -78,6 +80,37 @@ def _read(comparison: Comparison, variant: Variant, name: str) -> Rows:
     )[1][split]
 
 
+def _misses(
+    first: Answers, runs: Sequence[Answers], answers: NDArray[Any]
+) -> tuple[Floats, NDArray[np.bool_], list[tuple[str, str]]]:
+    """How far the runs are off in the mean, which of them are wrong, and the truth of each row with
+    what most of them say."""
+    truth = first.truth
+    match first.kind:
+        case "classify" | "ordinal":
+            probabilities = np.array([run.probabilities for run in runs], float)
+            miss = 1 - probabilities[:, np.arange(len(truth)), truth].mean(0)
+            votes = np.array([(answers == c).sum(0) for c in range(len(first.labels))])
+            said = votes.argmax(0)
+            wrong = answers != truth
+        case "multilabel":
+            probabilities = np.array([run.probabilities for run in runs], float)
+            miss = np.abs(probabilities - truth).mean((0, 2))
+            said = (answers.mean(0) > 0.5).astype(int)
+            wrong = (answers != truth).any(2)
+        case "regress":
+            miss = np.abs(answers - truth).mean(0)
+            wrong = np.abs(answers - truth) > 0.1 * (float(np.ptp(truth)) or 1.0)
+            means = answers.mean(0)
+            kinds = [(f"{t:g}", f"{v:.2f}") for t, v in zip(truth, means, strict=True)]
+            return miss, wrong, kinds
+        case "tag":
+            raise ValueError("spans are right or wrong one by one")
+        case _:
+            assert_never(first.kind)
+    return miss, wrong, [(first.word(t), first.word(v)) for t, v in zip(truth, said, strict=True)]
+
+
 def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
     """Rows by how wrong the runs of all variants are about them in the mean, worst first.
 
@@ -85,25 +118,15 @@ def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
     """
     runs = [run for (_, task), own in comparison.answers.items() if task == name for run in own]
     first = runs[0]
-    truth, labels = first.truth, first.labels
     if first.kind == "tag":
         return _worst_marked(runs, texts.get(name))
     answers = np.array([run.said for run in runs])
-    if labels:
-        probabilities = np.array([run.probabilities for run in runs], float)
-        miss = 1 - probabilities[:, np.arange(len(truth)), truth].mean(0)
-        wrong = answers != truth
-        votes = np.array([(answers == c).sum(0) for c in range(len(labels))])
-        kinds = [(labels[t], labels[c]) for t, c in zip(truth, votes.argmax(0), strict=True)]
-    else:
-        miss = np.abs(answers - truth).mean(0)
-        wrong = np.abs(answers - truth) > 0.1 * (float(np.ptp(truth)) or 1.0)
-        kinds = [(f"{t:g}", f"{v:.2f}") for t, v in zip(truth, answers.mean(0), strict=True)]
+    miss, wrong, kinds = _misses(first, runs, answers)
     kept: list[int] = []
     seen: Counter[tuple[str, str]] = Counter()
     for i in np.argsort(-miss, kind="stable").tolist():
         true, answer = kind = kinds[i]
-        if len(kept) < WORST or (labels and true != answer and seen[kind] < PER_KIND):
+        if len(kept) < WORST or (first.labels and true != answer and seen[kind] < PER_KIND):
             seen[kind] += 1
             kept.append(i)
     return [

@@ -79,7 +79,8 @@ def of_run(
     """The contents of cost.json; `lengths` are the mean tokens of each task's examples, `memory` is
     the peak of the run's earlier processes."""
     outputs = {name: task.outputs for name, task in network.tasks.items()}
-    means = [name for name, task in network.tasks.items() if task.pooling == "mean"]
+    every_row = ("mean", "words")
+    means = [name for name, task in network.tasks.items() if task.pooling in every_row]
     flops = {}
     for name, task in network.tasks.items():
         walks = 2 if task.twin else 1  # the two texts of a twin pair walk one by one

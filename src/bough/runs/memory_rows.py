@@ -30,7 +30,9 @@ def stored(recipe: Recipe, tasks: Mapping[str, Task]) -> tuple[Recipe, dict[str,
             if isinstance(rows, tuple):
                 content = "".join(f"{_line(row, task)}\n" for row in rows)
                 digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-                changed[split] = f"{FOLDER}/{name}-{split}-{digest}.jsonl"
+                # Tasks on the same rows have one file, as they are drawn together.
+                same = (path for path, other in files.items() if other == content)
+                changed[split] = next(same, f"{FOLDER}/{name}-{split}-{digest}.jsonl")
                 files[changed[split]] = content
         named[name] = task.model_copy(update=changed)
     kept = {"tasks": named}
@@ -46,7 +48,7 @@ def is_stored(path: str) -> bool:
 
 
 def _line(row: Record, task: Task) -> str:
-    fields = (*task.columns, task.label)
+    fields = (*task.columns, *task.label_columns)
     # A row that has not as many fields stays a list, which is refused as such again.
     if isinstance(row, tuple) and len(row) in (len(fields), len(task.columns)):
         row = dict(zip(fields, row, strict=False))

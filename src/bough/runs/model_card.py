@@ -18,6 +18,7 @@ import yaml
 from bough import __version__
 from bough.errors import listed
 from bough.plan.plan import Plan
+from bough.recipe.kinds import METRICS
 from bough.recipe.quora_caveat import contaminated
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.model_facts import Facts, texts_of
@@ -26,7 +27,6 @@ from bough.templates import environment
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-METRICS = ("accuracy", "f1", "mcc", "pearson", "spearman")
 UNKNOWN: Facts = {"encoder": "", "runtime": "torch", "weights": "fp32", "data": {}, "scores": {},
                   "examples": (), "training": {}, "calibration": {}, "int8": {},
                   "cost": None}  # fmt: skip
@@ -103,7 +103,7 @@ def _pooling(tasks: Mapping[str, Task], facts: Facts) -> str:
 def _hub_kind(task: Task) -> str:
     """What the hub calls such a task."""
     match task.kind:
-        case "classify":
+        case "classify" | "ordinal" | "multilabel":
             return "text-classification"
         case "regress":
             return "sentence-similarity" if task.paired else "text-classification"
@@ -117,7 +117,13 @@ def _answers(task: Task) -> str:
     """What a task answers with."""
     match task.kind:
         case "classify":
-            return f"one of {task.classes}: {markdown(listed(task.labels or (), 8))}"
+            return f"one of {task.classes}: {_listed(task)}"
+        case "ordinal":
+            return f"one of {task.classes} in order: {_listed(task)}"
+        case "multilabel":
+            return f"any of {task.classes}: {_listed(task)}"
+        case "regress" if task.range is None:
+            return "a number"
         case "regress":
             return "a number from {:g} to {:g}".format(*task.range or (0, 1))
         case "tag":
@@ -126,11 +132,17 @@ def _answers(task: Task) -> str:
             assert_never(task.kind)
 
 
+def _listed(task: Task) -> str:
+    return markdown(listed(task.labels or (), 8))
+
+
 def _fields(task: Task) -> str:
     """What such an answer has."""
     match task.kind:
-        case "classify":
+        case "classify" | "ordinal":
             return "label=..., score=..., probabilities=..."
+        case "multilabel":
+            return "labels=..., probabilities=..."
         case "regress":
             return "value=..."
         case "tag":
@@ -163,7 +175,7 @@ def _scores(tasks: Mapping[str, Task], facts: Facts) -> list[dict[str, Any]]:
             "split": split,
             "task": name,
             "value": score[score["metric"]],
-            "others": {m: score[m] for m in METRICS if m in score and m != score["metric"]},
+            "others": {m: score[m] for m in score if m in METRICS if m != score["metric"]},
         }
         for split, judged in facts["scores"].items()
         for name, score in judged["tasks"].items()

@@ -49,8 +49,11 @@ def table(task: Task, rows: Rows, predictions: Predictions) -> tuple[list[str], 
 def _cell(task: Task, label: Any, digits: int | None = None, scores: Sequence[float] = ()) -> Any:
     """A label or an answer as the file has it; a number as it is, or with so many digits."""
     match task.kind:
-        case "classify":
+        case "classify" | "ordinal":
             return sheet_cell((task.labels or ())[int(label)])
+        case "multilabel":
+            held = np.flatnonzero(label) if isinstance(label, np.ndarray) else label
+            return json.dumps([(task.labels or ())[place] for place in held], ensure_ascii=False)
         case "regress":
             return label if digits is None else f"{label:.{digits}f}"
         case "tag":
@@ -62,9 +65,14 @@ def _cell(task: Task, label: Any, digits: int | None = None, scores: Sequence[fl
 def _labels(kind: Kind, cells: Sequence[str], labels: Sequence[str]) -> NDArray[Any]:
     """What `_cell` wrote, of all rows."""
     match kind:
-        case "classify":
+        case "classify" | "ordinal":
             place = {label: i for i, label in enumerate(labels)}
             return np.array([place[from_sheet(cell)] for cell in cells])
+        case "multilabel":
+            held = [set(json.loads(cell)) for cell in cells]
+            if not all(names <= set(labels) for names in held):
+                raise ValueError("a label that is none of the task's")
+            return np.array([[int(label in names) for label in labels] for names in held])
         case "regress":
             return _numbers(cells)
         case "tag":
@@ -79,11 +87,31 @@ class Answers:
 
     kind: Kind
     ids: list[str]
-    truth: NDArray[Any]  # class indices, numbers, or tuples of spans
+    truth: NDArray[Any]  # class indices, numbers, 0 and 1 for each label, or tuples of spans
     said: NDArray[Any]
     labels: tuple[str, ...]  # empty for numbers and spans
     probabilities: Floats | None
     scores: NDArray[Any] | None = None  # of each row's spans
+
+    @property
+    def judged(self) -> tuple[NDArray[Any], NDArray[Any], int, Floats | None]:
+        """What a score is made of: the answers, the truth, the classes, the probabilities."""
+        return self.said, self.truth, len(self.labels), self.probabilities
+
+    def word(self, value: Any) -> str:
+        """A label or an answer in words."""
+        match self.kind:
+            case "classify" | "ordinal":
+                return self.labels[int(value)]
+            case "multilabel":
+                return ", ".join(self.labels[place] for place in np.flatnonzero(value)) or "none"
+            case "regress":
+                return f"{value:g}"
+            case "tag":
+                spans = (f"{span.label} {span.start}-{span.end}" for span in value)
+                return ", ".join(spans) or "none"
+            case _:
+                assert_never(self.kind)
 
     def content(self) -> tuple[bytes, ...]:
         """All that was answered, to the last digit of the file."""

@@ -34,6 +34,18 @@ def per_class(counts: Counts, labels: Sequence[str]) -> dict[str, dict[str, floa
     }
 
 
+def per_label(
+    predicted: NDArray[Any], truth: NDArray[Any], labels: Sequence[str]
+) -> dict[str, dict[str, float | int]]:
+    """Each label of rows that may have any number of them, `[n, labels]`, by its name."""
+    out: dict[str, dict[str, float | int]] = {}
+    for place, label in enumerate(labels):
+        out[label] = per_class(confusion(predicted[:, place], truth[:, place], 2), ("", label))[
+            label
+        ]
+    return out
+
+
 def most_confused(
     counts: Counts, labels: Sequence[str], most: int = 10
 ) -> list[tuple[str, str, int]]:

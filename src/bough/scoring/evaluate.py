@@ -101,9 +101,11 @@ def calibrate(
         task, targets, shares = tasks[name], examples[name].targets, predicted.probabilities
         if shares is None or targets is None or task.temperature is not None:
             continue
-        rows = targets[targets >= 0] if task.kind == "tag" else targets  # each word's tag
-        temperature = fit_temperature(shares, rows.numpy())
-        fitted = tempered(torch.from_numpy(shares), temperature).numpy()
+        choices, truth = _choices(task, shares, targets)
+        temperature = fit_temperature(choices, truth)
+        fitted = tempered(torch.from_numpy(choices), temperature).numpy()
+        if task.kind == "multilabel":
+            fitted = fitted[:, 1].reshape(shares.shape)
         tasks[name] = task.model_copy(update={"temperature": temperature})
         before = predicted
         if task.kind == "tag":
@@ -112,20 +114,36 @@ def calibrate(
             predictions[name] = replace(predicted, probabilities=fitted)
         found[name] = {
             "temperature": temperature,
-            "ece_before": _calibration_error(before, examples[name]),
-            "ece": _calibration_error(predictions[name], examples[name]),
+            "ece_before": _calibration_error(task, before, examples[name]),
+            "ece": _calibration_error(task, predictions[name], examples[name]),
         }
     return found
 
 
-def _calibration_error(predicted: Predictions, examples: Examples) -> float:
-    truth = examples.truth
+def _choices(
+    task: Task, shares: NDArray[Any], targets: Tensor
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The probabilities of all that was chosen between, and what was right: each word's tag, or
+    whether each label holds, is a choice of its own."""
+    match task.kind:
+        case "tag":
+            return shares, targets[targets >= 0].numpy()
+        case "multilabel":
+            both = np.stack([1 - shares.ravel(), shares.ravel()], 1)
+            return both, targets.long().ravel().numpy()
+        case _:
+            return shares, targets.numpy()
+
+
+def _calibration_error(task: Task, predicted: Predictions, examples: Examples) -> float:
+    truth, targets = examples.truth, examples.targets
     assert truth is not None
+    assert targets is not None
     if predicted.scores is not None:
         found = (predicted.values.tolist(), predicted.scores.tolist(), truth.tolist())
         return distance_from_right(*span_confidence(*found))
     assert predicted.probabilities is not None
-    return calibration_error(predicted.probabilities, truth)
+    return calibration_error(*_choices(task, predicted.probabilities, targets))
 
 
 def score(
@@ -144,8 +162,9 @@ def score(
         truth, predicted = source.truth, predictions[name]
         if truth is None:
             continue
-        per_task[name] = judged(tasks[name], predicted.values, truth, intervals)
-        if intervals and predicted.probabilities is not None:
-            per_task[name]["ece"] = _calibration_error(predicted, source)
+        shares = predicted.probabilities
+        per_task[name] = judged(tasks[name], predicted.values, truth, intervals, shares)
+        if intervals and shares is not None:
+            per_task[name]["ece"] = _calibration_error(tasks[name], predicted, source)
         per_task[name]["loss"] = predicted.loss
     return {"tasks": per_task, **aggregates(tasks, per_task)}

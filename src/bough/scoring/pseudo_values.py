@@ -6,7 +6,7 @@ Their mean is the score and their scatter its noise, so that a score can be trea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,27 +17,44 @@ from bough.scoring.statistics import Floats
 
 
 def pseudo_values(
-    metric: str, predicted: NDArray[Any], truth: NDArray[Any], classes: int = 0
+    metric: str,
+    predicted: NDArray[Any],
+    truth: NDArray[Any],
+    classes: int = 0,
+    probabilities: NDArray[Any] | None = None,
 ) -> tuple[float, Floats]:
     """The score, and one number per example with that mean: how the score hangs on each.
 
     Accuracy is such a mean already. The other pseudo-values are moved to have the score itself as
     their mean; Spearman's are the infinitesimal jackknife's.
     """
+    labels = predicted.ndim == 2  # 0 or 1 for each
     match metric:
+        case "accuracy" | "f1-micro" if not labels:  # of one class each, these are the same
+            return _mean((predicted == truth).astype(np.float64))
         case "accuracy":
-            right = (predicted == truth).astype(np.float64)
-            return float(right.mean()), right
-        case "f1" | "mcc":
-            return _from_counts(_f1 if metric == "f1" else _mcc, predicted, truth, classes)
+            return _mean((predicted == truth).all(1).astype(np.float64))
+        case "f1" | "f1-micro" | "f1-weighted" if labels:
+            return _f1_of_labels(metric, predicted.astype(bool), truth.astype(bool))
+        case "f1" | "f1-weighted" | "mcc" | "kappa":
+            return _from_counts(_OF_COUNTS[metric], predicted, truth, classes)
+        case "auroc":
+            assert probabilities is not None
+            return _auroc(probabilities, truth if labels else np.eye(classes)[truth])
         case "pearson":
             return _pearson(predicted.astype(np.float64), truth.astype(np.float64))
         case "spearman":
             return _spearman(predicted.astype(np.float64), truth.astype(np.float64))
+        case "rmse":
+            return _rmse((predicted.astype(np.float64) - truth) ** 2)
         case "entity_f1" | "precision" | "recall":
             found = entities.counts(predicted, truth)
             return jackknife(entities.score(metric, found), entities.without_each(metric, found))
     raise ValueError(f"unknown metric {metric!r}")
+
+
+def _mean(values: Floats) -> tuple[float, Floats]:
+    return float(values.mean()), values
 
 
 def jackknife(score: float, without: Floats) -> tuple[float, Floats]:
@@ -98,6 +115,21 @@ def _f1(counts: Floats) -> float:
     return float(np.mean(2 * np.diag(counts) / np.where(both > 0, both, 1)))
 
 
+def _weighted_f1(counts: Floats) -> float:
+    true, both = counts.sum(1), counts.sum(0) + counts.sum(1)
+    each = 2 * np.diag(counts) / np.where(both > 0, both, 1)
+    return float(each @ true / max(true.sum(), 1))
+
+
+def _kappa(counts: Floats) -> float:
+    """Cohen's, where a mistake weighs the squared distance of the two classes."""
+    places = np.arange(len(counts))
+    weights = (places[:, None] - places[None, :]) ** 2
+    by_chance = np.outer(counts.sum(1), counts.sum(0)) / max(counts.sum(), 1)
+    expected = float((weights * by_chance).sum())
+    return 1 - float((weights * counts).sum()) / expected if expected > 0 else 0.0
+
+
 def _mcc(counts: Floats) -> float:
     predicted, true, n = counts.sum(0), counts.sum(1), counts.sum()
     below = (n * n - predicted @ predicted) * (n * n - true @ true)
@@ -116,3 +148,57 @@ def _from_counts(
         without[kind] = score(counts.reshape(classes, classes))
         counts[kind] += 1
     return jackknife(score(counts.reshape(classes, classes)), without[cell])
+
+
+_OF_COUNTS: Mapping[str, Callable[[Floats], float]] = {
+    "f1": _f1, "f1-weighted": _weighted_f1, "mcc": _mcc, "kappa": _kappa
+}  # fmt: skip
+
+
+def _f1_of_labels(
+    metric: str, predicted: NDArray[np.bool_], truth: NDArray[np.bool_]
+) -> tuple[float, Floats]:
+    """F1 of rows with any number of labels, [n, labels], and without each row in turn."""
+    right = (predicted & truth).astype(np.float64)
+    both = predicted.astype(np.float64) + truth
+    there = truth.astype(np.float64)
+
+    def score(right: Floats, both: Floats, there: Floats) -> Floats:
+        """Of totals over the rows, [..., labels]."""
+        if metric == "f1-micro":
+            right, both = right.sum(-1, keepdims=True), both.sum(-1, keepdims=True)
+        each = np.divide(2 * right, both, out=np.zeros_like(both), where=both > 0)
+        if metric == "f1-weighted":
+            return np.asarray((each * there).sum(-1) / np.maximum(there.sum(-1), 1))
+        return np.asarray(each.mean(-1))
+
+    parts = (right, both, there)
+    without = score(*(part.sum(0) - part for part in parts))
+    return jackknife(float(score(*(part.sum(0) for part in parts))), without)
+
+
+def _auroc(probabilities: NDArray[Any], truth: NDArray[Any]) -> tuple[float, Floats]:
+    """Each class against the rest, [n, classes]: how often one that is of it is held likelier than
+    one that is not. Without an example of either side nothing is known, which is what 1/2 says."""
+    whole, without = [], []
+    for shares, of_class in zip(probabilities.T.astype(np.float64), truth.T > 0, strict=True):
+        sides = [np.sort(shares[of_class]), np.sort(shares[~of_class])]
+        below = [  # of each example, the share of each side that is below it, ties by half
+            (np.searchsorted(side, shares, "left") + np.searchsorted(side, shares, "right"))
+            / (2 * max(len(side), 1))
+            for side in sides
+        ]
+        wins = np.where(of_class, below[1], 1 - below[0])
+        own = np.where(of_class, len(sides[0]), len(sides[1]))
+        known = bool(len(sides[0]) and len(sides[1]))
+        value = float(wins[of_class].mean()) if known else 0.5
+        left = np.divide(value * own - wins, own - 1, out=np.full(len(own), 0.5), where=own > 1)
+        whole.append(value)
+        without.append(left if known else np.full(len(own), 0.5))
+    return jackknife(float(np.mean(whole)), np.mean(without, 0))
+
+
+def _rmse(squares: Floats) -> tuple[float, Floats]:
+    n = len(squares)
+    rest = np.maximum(squares.sum() - squares, 0) / max(n - 1, 1)
+    return jackknife(-float(np.sqrt(squares.mean())), -np.sqrt(rest))

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bough.recipe.tasks import SIGNED
+from bough.recipe.kinds import SHARES, SIGNED
 
 LEVEL = 0.95
 SMALLEST_P = 1e-12  # no p is told smaller: the tails of so few seeds are not known that far
@@ -82,7 +82,7 @@ class Estimate:
     def interval(self, metric: str = "") -> tuple[float, float]:
         """The 95 % interval; a metric's name keeps its ends within the metric's range."""
         half, value, z = self.half(), self.value, self._z(1 - LEVEL)
-        if metric in ("accuracy", "f1", "entity_f1", "precision", "recall"):
+        if metric in SHARES:
             return _wilson(value, half, z * z / (self.example_degrees + 1))
         if metric in SIGNED and abs(value) < 1:  # Fisher's scale, on which r's error is even
             # A constant answer shows no variance: what chance alone would give stands.

@@ -108,7 +108,12 @@ def _answer_type(name: str, task: Task) -> Any:
     label: Any = Literal[task.labels or ("",)]
     every = Field(min_length=len(task.labels or ()))  # as there are no others
     match task.kind:
-        case "classify":
+        case "multilabel":
+            fields = {
+                "labels": Annotated[list[label], Field(description="Those that hold.")],
+                "probabilities": Annotated[dict[label, Share], every],
+            }
+        case "classify" | "ordinal":
             fields = {
                 "label": NotRequired[label],
                 "score": Share,
@@ -116,8 +121,8 @@ def _answer_type(name: str, task: Task) -> Any:
                 "abstained": NotRequired[Annotated[bool, Field(description=ABSTAINED)]],
             }
         case "regress":
-            low, high = task.range or (0, 1)
-            fields = {"value": Annotated[float, Field(description=f"From {low:g} to {high:g}.")]}
+            ends = "{:g} to {:g}".format(*task.range) if task.range else "any number to any"
+            fields = {"value": Annotated[float, Field(description=f"From {ends}.")]}
         case "tag":
             span: Any = TypedDict(  # type: ignore[misc]
                 f"{name} span",

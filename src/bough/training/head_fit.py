@@ -21,8 +21,15 @@ from bough.model.network import Network
 from bough.plan.plan import Cell
 
 MOST_ROWS = 4000  # of a task: more make the beginning slower and hardly better
+WORDS_COUNT = 5  # so many words of a text say as much as a text: neighbours are alike
 STRENGTH = 1.0  # of the fit against its penalty: scikit-learn's C, on vectors of length 1
 ITERATIONS = 200
+
+
+def few_rows(examples: Examples) -> Examples:
+    """As many as heads are fitted to: of a tag task as many words, more or less."""
+    words = 1 if examples.words is None else output_rows(examples) / max(len(examples), 1)
+    return examples.sample(max(round(WORDS_COUNT * MOST_ROWS / max(words, WORDS_COUNT)), 1))
 
 
 def fit_heads(network: Network, examples: Mapping[str, Examples]) -> None:

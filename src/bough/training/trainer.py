@@ -31,7 +31,7 @@ from bough.runs.console import Display
 from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import Predictions, aggregates, selected
-from bough.training.head_fit import MOST_ROWS, fit_heads
+from bough.training.head_fit import few_rows, fit_heads
 from bough.training.loop import Loop
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.states.disk_cache import disk_limit
@@ -156,7 +156,7 @@ class Trainer:
     def _fit_heads(self) -> None:
         self.display.say("the heads begin fitted to what the untouched encoder says of the rows")
         self.network.freeze_trunk()  # for the time being: nothing is said of kept states
-        some = {name: self.train[name].sample(MOST_ROWS) for name in self.learned}
+        some = {name: few_rows(self.train[name]) for name in self.learned}
         if self.recipe.training.keep_states:
             some = kept(self.network, some, self.processes, lambda text: None)
         fit_heads(self.network, some)

@@ -134,8 +134,10 @@ function drawAnswers(read, answers, paired) {
 
 /** By its kind: what a card says in a word, and its body. */
 const kinds = {
-  classify: (answer, task) => [answer.label, bars(answer, task.labels)],
-  regress: (answer, task) => [answer.value.toFixed(2), scale(answer.value, task.range)],
+  classify: (answer, task) => [answer.label, bars(answer, task.labels, [answer.label])],
+  ordinal: (answer, task) => [answer.label, bars(answer, task.labels, [answer.label])],
+  multilabel: (answer, task) => [answer.labels.join(", ") || "none", bars(answer, task.labels, answer.labels)],
+  regress: (answer, task) => [answer.value.toFixed(2), task.range ? scale(answer.value, task.range) : []],
   tag: (answer, task, text) => [
     answer.spans.length === 1 ? "1 span" : `${answer.spans.length} spans`,
     [marked(text, answer.spans, task.labels)],
@@ -177,12 +179,12 @@ function marked(text, spans, labels) {
   return make("p", { class: "marked" }, ...nodes, part(at, signs.length));
 }
 
-function bars(answer, labels) {
+function bars(answer, labels, held) {
   const many = labels.length > SHOWN;
   const ordered = many
     ? [...labels].sort((a, b) => answer.probabilities[b] - answer.probabilities[a])
     : labels;
-  const rows = ordered.map((label) => barRow(label, answer.probabilities[label], label === answer.label));
+  const rows = ordered.map((label) => barRow(label, answer.probabilities[label], held.includes(label)));
   if (!many) return [make("dl", { class: "bars" }, ...rows)];
   const rest = make("details", { class: "more" }, make("summary", {}, `${labels.length - SHOWN} more`));
   rest.append(make("dl", { class: "bars" }, ...rows.slice(SHOWN)));

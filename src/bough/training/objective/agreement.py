@@ -34,7 +34,7 @@ def distance(task: Task, outputs: Tensor, taught: Tensor, temperature: float = 1
             return loss(task, outputs, taught[:, 0])
         case "classify" if task.loss_name == "mse":
             return F.mse_loss(outputs, taught[:, 1:])
-        case "classify":
+        case "classify" | "ordinal" | "multilabel":
             ours = _choices(task, outputs / temperature)
             theirs = (_taught_choices(task, taught) / temperature).log_softmax(2)
             return _divergences(theirs, ours).mean() * temperature**2
@@ -49,10 +49,10 @@ def disagreement(task: Task, one: Tensor, other: Tensor) -> Tensor:
     numbers, and for shares learned as such, the squared difference."""
     one, other = one.float(), other.float()
     match task.kind:
-        case "classify" | "tag" if task.loss_name != "mse":
+        case "classify" | "ordinal" | "multilabel" | "tag" if task.loss_name != "mse":
             a, b = _choices(task, one), _choices(task, other)
             return (_divergences(a, b) + _divergences(b, a)).mean() / 2
-        case "classify" | "regress" | "tag":
+        case "classify" | "ordinal" | "multilabel" | "regress" | "tag":
             return F.mse_loss(one, other)
         case _:
             assert_never(task.kind)
@@ -67,6 +67,8 @@ def _choices(task: Task, outputs: Tensor) -> Tensor:
 
 def _taught_choices(task: Task, taught: Tensor) -> Tensor:
     """A teacher's probabilities of the classes, likewise; at a temperature they want scaling."""
+    if task.kind == "multilabel":
+        return torch.stack([1 - taught, taught], 2).clamp(min=SMALLEST).log()
     match task.loss_name:
         case "ce" | "bce":
             shares = taught[:, None]

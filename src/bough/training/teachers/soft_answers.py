@@ -31,14 +31,14 @@ def matched(name: str, task: Task, teacher: Teacher, said: SoftAnswers) -> Tenso
         raise UserError(f"{where} answers what is no number; train it anew")
     if said.labels is not None:
         return said.values @ _renaming(where, task, teacher, said.labels)
-    assert task.range is not None
-    (low, high), (first, last) = task.range, teacher.range or said.range or task.range
+    (low, high), (first, last) = task.ends, teacher.range or said.range or task.ends
     if teacher.range is None and (first, last) != (low, high):
         raise UserError(
             f"{where} answers from {first:g} to {last:g}, and the task from {low:g} to {high:g}; "
             f"if these are the same scale, give the teacher `range: [{first:g}, {last:g}]`"
         )
-    return (low + (said.values - first) / (last - first) * (high - low)).clamp(low, high)
+    values = low + (said.values - first) / (last - first) * (high - low)
+    return values if task.range is None else values.clamp(low, high)
 
 
 def _renaming(where: str, task: Task, teacher: Teacher, theirs: tuple[str, ...]) -> Tensor:
