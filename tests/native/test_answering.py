@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bough.model.answering_layer import AnsweringLayer
+from bough.inference.precision.answering_layer import AnsweringLayer
 from bough.model.attention import Layout, attend
 from bough.model.transformer import Layer
 from bough.native.answering import FORMS, Precision, available

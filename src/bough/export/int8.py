@@ -18,8 +18,8 @@ from bough.data.checked_rows import Rows
 from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.inference.evaluation import evaluated
-from bough.inference.int8_scores import changes
 from bough.inference.model import Model
+from bough.inference.precision.int8_scores import changes
 from bough.runs.run_dir import Run
 
 Tell = Callable[[str], None]

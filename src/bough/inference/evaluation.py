@@ -21,9 +21,9 @@ from bough.data.tables import open_table, wanted_of
 from bough.data.tokens import text_of
 from bough.errors import UserError
 from bough.inference.input_files import Choice, fitting, readers
-from bough.inference.int8_scores import changes, keep
 from bough.inference.load import load
 from bough.inference.model import WINDOW, Form, Model
+from bough.inference.precision.int8_scores import changes, keep
 from bough.inference.torch_model import MultiTaskModel
 from bough.recipe.sources import Source, as_source
 from bough.recipe.tasks import SPLITS, Task

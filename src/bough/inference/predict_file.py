@@ -29,9 +29,9 @@ from bough.inference.input_files import (
     table,
     text_file,
 )
-from bough.inference.int8_scores import known
 from bough.inference.load import load
 from bough.inference.model import Model, Text
+from bough.inference.precision.int8_scores import known
 from bough.runs.console import progress
 from bough.safe_text import sheet_cell, shown
 

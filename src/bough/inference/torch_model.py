@@ -21,8 +21,8 @@ from bough.files import write_atomically
 from bough.hub import asking_the_hub
 from bough.inference.folder import WEIGHTS_FILE, save_metadata
 from bough.inference.model import Form, Model
+from bough.inference.precision.answering_layer import answer_in
 from bough.model import pretrained
-from bough.model.answering_layer import answer_in
 from bough.model.network import Network, plan_of
 from bough.model.routing import READ, Routing
 from bough.plan.encoder_pooling import OwnPooling

@@ -20,9 +20,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from bough.errors import UserError
-from bough.inference.int8_scores import known
 from bough.inference.load import load
 from bough.inference.model import Model
+from bough.inference.precision.int8_scores import known
 from bough.machine_limits import files, give_back_large_blocks
 from bough.safe_text import shown
 from bough.serve.app import build

@@ -9,9 +9,9 @@ import pytest
 import bough
 from bough.errors import UserError
 from bough.inference.evaluation import evaluate
-from bough.inference.int8_scores import known
 from bough.inference.load import load, load_torch
 from bough.inference.model import Text
+from bough.inference.precision.int8_scores import known
 from bough.inference.torch_model import MultiTaskModel
 from bough.native.answering import available
 from bough.runs.run_dir import Run

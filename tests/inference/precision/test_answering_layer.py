@@ -7,8 +7,8 @@ import torch
 
 from bough.data.packing import Pack
 from bough.errors import UserError
-from bough.model import answering_layer
-from bough.model.answering_layer import AnsweringLayer, answer_in
+from bough.inference.precision import answering_layer
+from bough.inference.precision.answering_layer import AnsweringLayer, answer_in
 from bough.model.network import Network
 from bough.model.transformer import Layer
 from bough.native.answering import available
