@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
@@ -15,6 +16,7 @@ from bough import demo
 from bough.model.network import FRESH
 from bough.model.weight_names import expected
 from bough.plan.encoder_shape import Shape
+from tests import tiny
 
 TASKS: dict[str, dict[str, Any]] = {
     "sentiment": {"kind": "classify", "text": "text", "label": "label",
@@ -49,6 +51,38 @@ def encoder(folder: Path, layers: int = 2, width: int = 32) -> Path:
     (folder / "config.json").write_text(json.dumps(shape.config()), encoding="utf-8")
     save_file(weights(shape), folder / "model.safetensors")
     return folder
+
+
+def of_family(folder: Path, family: str) -> Path:
+    """A random encoder of this family, under the names that its checkpoints have."""
+    source = tiny.encoder(family)
+    folder.mkdir(parents=True, exist_ok=True)
+    source.tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps(source.shape.config()), encoding="utf-8")
+    tensors: dict[str, torch.Tensor] = {}
+    for ours, theirs in expected(source.shape).items():
+        parts = source.tensors[ours].chunk(len(theirs))
+        tensors |= {name: part.clone() for name, part in zip(theirs, parts, strict=True)}
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def all_kinds(folder: Path, rows: int = 24) -> list[dict[str, Any]]:
+    """One table, `rows.jsonl`, with a label of every kind for texts of the tiny vocabulary."""
+    rng = np.random.default_rng(0)
+    made = []
+    for i in range(rows):
+        texts = [" ".join(rng.choice(tiny.WORDS, rng.integers(1, 9))) for _ in range(3)]
+        made.append({
+            "text": texts[0], "one": texts[1], "two": texts[2],
+            "classify": "xyz"[i % 3], "regress": i % 6, "joint": ("no", "yes")[i % 2],
+            "twin": i % 4 / 3, "ordinal": i % 4, "multilabel": ["a", "b"][: i % 3],
+            "tag": [{"start": 0, "end": len(texts[0].split()[0]),
+                     "label": ("place", "person")[i % 2]}],
+        })  # fmt: skip
+    lines = "".join(json.dumps(row) + "\n" for row in made)
+    (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
+    return made
 
 
 def sentence_encoder(folder: Path, pooling: Any, name: str = "1_Pooling") -> Path:

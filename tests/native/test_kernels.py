@@ -7,14 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bough.model.attention import (
-    Layout,
-    NativeAttention,
-    PackedAttention,
-    distance_bias,
-    position_bias,
-)
+from bough.model.attention import Layout, NativeAttention, PackedAttention
 from bough.model.dropout import DropoutGenerator, scale
+from bough.model.families.position_bias import distance_bias, position_bias
 from bough.native import kernels as native
 
 pytestmark = pytest.mark.usefixtures("kernels")
