@@ -92,6 +92,29 @@ def test_a_system_is_as_it_was_printed(
     }[name]
 
 
+@pytest.mark.parametrize("plan", ["separate", "separate, frozen"])
+def test_single_tasks(
+    plan: str, data: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in ("train", "dev"):
+        lines = (data / f"ids-sst-{split}.csv").read_text(encoding="utf-8").splitlines()
+        rows = [line.rpartition("\t")[0] for line in lines[1:]]
+        reviews = [f"{row} {'and so on ' * 30}\t{i % 2}" for i, row in enumerate(rows)]
+        file = tmp_path / f"ids-cfimdb-{split}.csv"
+        file.write_text("\n".join([lines[0], *reviews]) + "\n", encoding="utf-8")
+        (tmp_path / f"ids-sst-{split}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    monkeypatch.setenv("BOUGH_DATA", str(tmp_path))
+    file = ROOT / "recipes" / "single.yaml"
+    head = file.read_text(encoding="utf-8").split("\nencoder:")[0]
+    assert "The score to expect. Printed (bert-base; sst)" in head
+    for quoted, plain in re.findall(r"--set (?:'([^']+)'|(\S+))", head):
+        Recipe.read(file, [quoted or plain])
+    overrides = [f"encoder={tiny_folder}", f"plan={plan}", "training.steps=3"]
+    run = train(file, tmp_path / "run", overrides)
+    assert set(run.scores["dev"]["tasks"]) == {"sst", "cfimdb"}
+    assert run.recipe().max_length == 512
+
+
 def test_the_tables_of_options_are_true() -> None:
     spec = importlib.util.spec_from_file_location("options", ROOT / "docs" / "options.py")
     assert spec is not None

@@ -83,7 +83,9 @@ def _close(one: torch.Tensor | None, other: torch.Tensor) -> bool:
     return bool((one - other).norm() / other.norm().clamp(min=1e-3) < 1e-4)
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet", "electra"])
+@pytest.mark.parametrize(
+    "kind", ["bert", "roberta", "distilbert", "mpnet", "electra", "modernbert", "deberta-v3"]
+)
 def test_what_is_written_is_a_checkpoint_of_the_family(kind: str, tmp_path: Path) -> None:
     family, settings = MODELS[kind]
     folder = keep(masked(family, settings), tmp_path / "first")

@@ -12,6 +12,7 @@ from bough.data import audit, checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.examples import Examples, examples_of
 from bough.data.tables import Skipped, check_extra
+from bough.parts_of_speech.taggers import Tagger
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS, Task, on_one_table
 
@@ -122,7 +123,9 @@ class Data:
             for name, by_split in every.items()
         }
 
-    def examples(self, split: str, tokenizer: Tokenizer, longest: int) -> dict[str, Examples]:
+    def examples(
+        self, split: str, tokenizer: Tokenizer, longest: int, tagger: Tagger | None = None
+    ) -> dict[str, Examples]:
         """Every task's examples; those of one table have their texts in common."""
         tables: list[dict[str, Task]] = []
         for name in (name for name, by_split in self.rows.items() if split in by_split):
@@ -136,7 +139,7 @@ class Data:
         made: dict[str, Examples] = {}
         for table in tables:
             rows = {name: self.rows[name][split] for name in table}
-            made |= examples_of(table, rows, tokenizer, longest)
+            made |= examples_of(table, rows, tokenizer, longest, tagger)
         return {name: made[name] for name in self.rows if name in made}
 
 

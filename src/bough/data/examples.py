@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bough.data.checked_rows import Rows
 from bough.data.tokens import Ints, Sequences, WordIndex, rows_of, tokenise
+from bough.parts_of_speech.taggers import Tagger
 from bough.recipe.tasks import Task
 from bough.spans.schemes import NO_WORD, Scheme, Span
 from bough.spans.words import as_objects
@@ -49,9 +50,16 @@ class Examples:
     labelled: Tensor | None = None  # which have a label, where not all do
 
     @classmethod
-    def of(cls, task: Task, rows: Rows, tokenizer: Tokenizer, longest: int) -> Examples:
+    def of(
+        cls,
+        task: Task,
+        rows: Rows,
+        tokenizer: Tokenizer,
+        longest: int,
+        tagger: Tagger | None = None,
+    ) -> Examples:
         alone = replace(rows, lines=list(range(len(rows))))
-        return examples_of({"": task}, {"": alone}, tokenizer, longest)[""]
+        return examples_of({"": task}, {"": alone}, tokenizer, longest, tagger)[""]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -124,7 +132,11 @@ def output_places(examples: Examples, chosen: Ints) -> Tensor:
 
 
 def examples_of(
-    tasks: Mapping[str, Task], rows: Mapping[str, Rows], tokenizer: Tokenizer, longest: int
+    tasks: Mapping[str, Task],
+    rows: Mapping[str, Rows],
+    tokenizer: Tokenizer,
+    longest: int,
+    tagger: Tagger | None = None,
 ) -> dict[str, Examples]:
     """The examples of tasks that read the same columns of one table: its texts are tokenised once,
     and each task has those that it has labels for."""
@@ -139,7 +151,7 @@ def examples_of(
             texts[place[line]] = parts
     twin = next(iter(tasks.values())).twin
     apart: list[tuple[str, ...]] = [(text,) for pair in texts for text in pair]
-    sequences, cut = tokenise(apart if twin else texts, tokenizer, longest, tagging)
+    sequences, cut = tokenise(apart if twin else texts, tokenizer, longest, tagging, tagger)
     every = np.arange(len(sequences)).reshape(-1, 2 if twin else 1)
     out = {}
     for name, task in tasks.items():

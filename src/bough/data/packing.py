@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bough.data.examples import CachedStates, Examples
@@ -24,7 +26,7 @@ class Pack:
     and the sequences go on from the plan's row `first`.
     """
 
-    tokens: Tensor  # [tokens, 3]: id, segment, position
+    tokens: Tensor  # [tokens, 3 or 4]: id, segment, position; part of speech, if it is seen
     lengths: tuple[int, ...]
     words: tuple[tuple[int, ...], ...] = ()  # first tokens of each sequence's words, if any is read
     first: int = 0
@@ -46,7 +48,10 @@ class Pack:
             rows, bounds = rows_of(sequences.bounds, chosen)
             sizes = np.diff(bounds)
             positions = np.arange(len(rows)) - np.repeat(bounds[:-1], sizes)
-            tokens.append(np.stack([sequences.ids[rows], sequences.types[rows], positions], axis=1))
+            columns: list[NDArray[Any]] = [sequences.ids[rows], sequences.types[rows], positions]
+            if sequences.tags is not None:
+                columns.append(sequences.tags[rows])
+            tokens.append(np.stack(columns, axis=1))
             lengths += sizes.tolist()
             words += _words(sequences, chosen)
         packed = torch.from_numpy(np.concatenate(tokens).astype(np.int64))

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from bough.parts_of_speech.alignment import sequence_tags
+from bough.parts_of_speech.taggers import Tagger
 from bough.spans.words import Words
 
 Ints = NDArray[np.int64]
@@ -65,6 +67,7 @@ class Sequences:
     types: NDArray[np.int8]
     bounds: Ints  # sequence i is ids[bounds[i] : bounds[i + 1]]
     words: WordIndex | None = None  # where some task reads words
+    tags: NDArray[np.int8] | None = None  # parts of speech, where the encoder sees them
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -77,7 +80,8 @@ class Sequences:
         """The chosen sequences alone."""
         rows, bounds = rows_of(self.bounds, chosen)
         words = None if self.words is None else self.words.of(chosen)
-        return Sequences(self.ids[rows], self.types[rows], bounds, words)
+        tags = None if self.tags is None else self.tags[rows]
+        return Sequences(self.ids[rows], self.types[rows], bounds, words, tags)
 
     def followed_by(self, others: Sequences) -> Sequences:
         """These, then the others."""
@@ -85,6 +89,9 @@ class Sequences:
             np.concatenate([self.ids, others.ids]),
             np.concatenate([self.types, others.types]),
             np.concatenate([self.bounds, others.bounds[1:] + self.bounds[-1]]),
+            tags=None
+            if self.tags is None or others.tags is None
+            else np.concatenate([self.tags, others.tags]),
         )
 
 
@@ -99,15 +106,20 @@ def rows_of(bounds: Ints, chosen: Ints) -> tuple[Ints, Ints]:
 
 
 def tokenise(
-    texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, longest: int, words: bool = False
+    texts: Sequence[tuple[str, ...]],
+    tokenizer: Tokenizer,
+    longest: int,
+    words: bool = False,
+    tagger: Tagger | None = None,
 ) -> tuple[Sequences, NDArray[np.bool_]]:
     """Each text, or joint pair, as one sequence; and which were cut to the longest length.
 
     A pair that is too long loses tokens from the longer text first. With `words` the words of
-    single texts are found, too, which takes longer.
+    single texts are found, too, which takes longer; with a tagger every token's part of speech.
     """
     tokenizer.enable_truncation(longest, strategy="longest_first")
-    encode = tokenizer.encode_batch if words else tokenizer.encode_batch_fast  # without offsets
+    offsets = words or tagger is not None
+    encode = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
     encodings = encode([text_of(parts) for parts in texts]) if texts else []
     lengths = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
     bounds = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
@@ -126,4 +138,10 @@ def tokenise(
                 for parts, encoding in zip(texts, encodings, strict=True)
             ]
         )
-    return Sequences(ids, types, bounds, index), cut
+    tags = None
+    if tagger is not None:
+        tags = np.zeros(bounds[-1], np.int8)
+        for parts, encoding, start, end in zip(texts, encodings, bounds, bounds[1:], strict=False):
+            found = [tagger.words(text) for text in parts]
+            tags[start:end] = sequence_tags(found, encoding.offsets, encoding.sequence_ids)
+    return Sequences(ids, types, bounds, index, tags), cut

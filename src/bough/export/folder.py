@@ -10,6 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bough.errors import UserError
+from bough.plan.encoder_shape import Shape
+
+
+def check_leaves(shape: Shape, form: str) -> None:
+    """Refuse what a form of export has no place for, whatever the tasks."""
+    if shape.tagger:
+        raise UserError(
+            f"the model sees parts of speech (parts_of_speech: {shape.tagger}), which {form} has "
+            "no tagger for; serve it with bough, or train without them"
+        )
 
 
 @contextmanager

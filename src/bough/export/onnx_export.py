@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import bough
 from bough.data.tokens import Text
 from bough.errors import UserError
-from bough.export.folder import new_folder
+from bough.export.folder import check_leaves, new_folder
 from bough.extras import install_line
 from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
@@ -46,6 +46,7 @@ def write_onnx(
     from bough.export.int8 import check, dev_rows
 
     model = load_torch(source)
+    check_leaves(model.network.shape, "ONNX")
     rows = dev_rows(source) if int8 else {}
     with new_folder(folder) as part:
         write_files(model, part, int8)

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from bough.errors import UserError
-from bough.export.folder import new_folder
+from bough.export.folder import check_leaves, new_folder
 from bough.export.remote_code import Tensors, carried, code, merged, output_form
 from bough.files import write_atomically
 from bough.inference.load import load_torch
@@ -71,6 +71,7 @@ def write_transformers(
     Returns what was written, and how it is loaded.
     """
     model = load_torch(source)
+    check_leaves(model.network.shape, "transformers")
     if task is not None and task not in model.tasks:
         raise model.unknown(task)
     if task is not None and not trunk and model.tasks[task].kind == "tag":

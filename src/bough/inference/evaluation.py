@@ -222,7 +222,7 @@ def _judged(model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
 def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
     """Each task's answers to its labelled rows, held against the labels."""
     examples = {
-        name: Examples.of(model.tasks[name], part, model.tokenizer, model.longest)
+        name: Examples.of(model.tasks[name], part, model.tokenizer, model.longest, model.tagger)
         for name, part in rows.items()
     }
     predicted = _predictions(model, rows, examples)

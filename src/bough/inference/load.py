@@ -16,6 +16,7 @@ from bough.inference.folder import WEIGHTS_FILE, find, read_metadata
 from bough.inference.model import Model
 from bough.inference.onnx_names import TEXTS_FILE
 from bough.inference.torch_model import MultiTaskModel
+from bough.parts_of_speech.taggers import tagger
 from bough.runs.model_facts import digest
 from bough.runs.run_dir import Run
 
@@ -89,6 +90,8 @@ def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> Mul
     facts["sha256"] = digest([content])
     network.unfreeze()
     network.to(place)
+    if network.shape.tagger:
+        tagger(network.shape.tagger)  # whose package is missed now, and not by the first text
     return MultiTaskModel(network, tokenizer, longest, facts)
 
 

@@ -20,6 +20,7 @@ from bough.data.tokens import Sequences, Text, tokenise
 from bough.errors import UserError, nearest, shorten
 from bough.inference.answers import Answer, answers_of, in_words
 from bough.model.network import Network
+from bough.parts_of_speech.taggers import Tagger, tagger
 from bough.plan.encoder_pooling import OwnPooling
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
@@ -94,6 +95,12 @@ class Model(ABC):
     @property
     def tasks(self) -> dict[str, Task]:
         return self.network.tasks
+
+    @property
+    def tagger(self) -> Tagger | None:
+        """Who tells the parts of speech, where the trunk sees them."""
+        name = self.network.shape.tagger
+        return tagger(name) if name else None
 
     # What a runtime does.
 
@@ -250,7 +257,7 @@ class Model(ABC):
                 places[number] = tuple(range(len(parts), len(parts) + len(separate)))
                 parts += separate
         tagging = not twin and any(self.tasks[t].kind == "tag" for names in asked for t in names)
-        sequences, cut = tokenise(parts, self.tokenizer, self.longest, words=tagging)
+        sequences, cut = tokenise(parts, self.tokenizer, self.longest, tagging, self.tagger)
         long = [n for n, place in places.items() if cut[list(place)].any()] if cut.any() else []
         return Form(sequences, places, frozenset(long))
 
@@ -287,7 +294,7 @@ class Model(ABC):
                 )
         if not parts:
             return np.empty((0, self.network.shape.width), np.float32)
-        sequences, _ = tokenise(parts, self.tokenizer, self.longest)
+        sequences, _ = tokenise(parts, self.tokenizer, self.longest, tagger=self.tagger)
         vectors = self.vectors(sequences, name, self._trunk_pooling(name) if task is None else None)
         if normalise:
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)

@@ -178,6 +178,8 @@ def untrained_model(
 ) -> tuple[MultiTaskModel, list[str]]:
     """The untrained model of a recipe, and what there is to say about its encoder."""
     encoder = encoder or pretrained.load(recipe.encoder)
+    if recipe.parts_of_speech is not None:
+        encoder = pretrained.with_tags(encoder, recipe.parts_of_speech)
     tasks = encoder.pooling.resolve(data.tasks)
     plan = plan_of(recipe.plan, tasks, encoder.shape)
     network = Network.pretrained(plan, tasks, encoder, recipe.training.seed)
@@ -189,6 +191,12 @@ def untrained_model(
     if encoder.unused:
         names = ", ".join(encoder.unused[:3]) + (", ..." if len(encoder.unused) > 3 else "")
         notes.append(f"of the encoder, not used: {names} ({len(encoder.unused)} in all)")
+    embeddings = [cell for cell in plan.users() if cell.place == "embeddings"]
+    if encoder.shape.tagger and not any(map(plan.learns, embeddings)):
+        notes.append(
+            "parts of speech begin as zero and are learned with the embeddings, which the plan "
+            "holds fixed: they will change nothing"
+        )
     # A model may be shown to others, who need not know the folders of this machine.
     called = Path(encoder.source)
     name = called.name if called.is_absolute() else encoder.source

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from bough.data.examples import CachedStates
 from bough.data.packing import Pack
@@ -168,7 +169,12 @@ class PackedForward:
         call = partial(call_frozen, module) if use.grad == "through" else module
         with torch.no_grad() if use.grad == "stop" else nullcontext():
             if isinstance(module, EmbeddingsModule):
-                rows = call(*group.rows.unbind(1), dropout)
+                ids, types, positions, *tags = group.rows.unbind(1)
+                rows = call(ids, types, positions, dropout)
+                if module.tags is not None:
+                    table = module.tags.weight
+                    table = table.detach() if use.grad == "through" else table
+                    rows = rows + F.embedding(tags[0], table)
                 streams = group.streams
                 if module.relative is not None:
                     origin = (use.cell.key, use.grad)

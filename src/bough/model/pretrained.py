@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from bough.errors import UserError, nearest, shorten
 from bough.hub import from_hub
 from bough.model.encoder_files import read_tensors, read_tokenizer, weight_files
 from bough.model.weight_names import translate
+from bough.parts_of_speech.taggers import TAGS
 from bough.plan.encoder_pooling import EncoderPooling, read_pooling
 from bough.plan.encoder_shape import Shape
 from bough.recipe.quora_caveat import saw_quora
@@ -54,6 +56,16 @@ def load(name: str) -> Encoder:
     pooling = read_pooling(folder, shape, names)
     tokenizer = read_tokenizer(folder, shape)
     return Encoder(shape, tensors, tokenizer, unused, name, pooling, saw_quora(names))
+
+
+def with_tags(encoder: Encoder, tagger: str) -> Encoder:
+    """The encoder with a table of parts of speech, all zero: what it gives is as before."""
+    table = torch.zeros(len(TAGS), encoder.shape.width)
+    return replace(
+        encoder,
+        shape=replace(encoder.shape, tagger=tagger),
+        tensors=encoder.tensors | {"embeddings.tags.weight": table},
+    )
 
 
 def digests(name: str) -> dict[str, str]:

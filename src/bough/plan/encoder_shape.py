@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool
 
 from bough.errors import UserError, shorten
+from bough.parts_of_speech.taggers import NAME, TAGS
 from bough.plan.family_settings import (
     read_deberta,
     read_modernbert,
@@ -108,6 +109,8 @@ class Shape:
     local: tuple[Size, ...] = ()  # its local layers, counted from 1
     theta: Base = 0.0  # base of its rotary positions, 0: none
     local_theta: Base = 0.0  # the same in local layers
+    tagger: Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")] = ""  # whose parts of speech
+    # are added to what the embeddings give
 
     @property
     def network(self) -> str:
@@ -134,13 +137,14 @@ class Shape:
     @property
     def embedding_parameters(self) -> int:
         e = self.embedding
+        tags = len(TAGS) * self.width if self.tagger else 0
         if self.network == "modernbert":
-            return (self.vocabulary + 1) * e
+            return (self.vocabulary + 1) * e + tags
         if self.network == "deberta":
-            return (self.vocabulary + self.relative + 4) * e
+            return (self.vocabulary + self.relative + 4) * e + tags
         tables = (self.vocabulary + self.positions + self.types) * e + 2 * e
         project = (e + 1) * self.width if e != self.width else 0
-        return tables + project + self.relative * self.heads
+        return tables + project + self.relative * self.heads + tags
 
     def layer_parameters(self, layer: int) -> int:
         """Weights and biases of this layer, counted from 1."""

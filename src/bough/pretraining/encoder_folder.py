@@ -80,6 +80,11 @@ def _with_trunk(encoder: Encoder, source: str) -> Encoder:
             f"{run.folder}: its plan is {plan.text!r}; a pretraining starts from one trunk for all "
             "tasks without adapters, as `full` has it"
         )
+    if model.network.shape.tagger:
+        raise UserError(
+            f"{run.folder}: its trunk sees parts of speech, and a pretraining does not; start from "
+            "a run without them"
+        )
     theirs = replace(model.network.shape, pooler=encoder.shape.pooler)
     if theirs != encoder.shape or model.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
         raise UserError(

@@ -42,12 +42,13 @@ class HeadNames:
 ROBERTA = HeadNames(
     "lm_head.dense", "lm_head.layer_norm", ("lm_head.bias", "lm_head.decoder.bias"), "gelu"
 )
+BERT = HeadNames(
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    ("cls.predictions.bias", "cls.predictions.decoder.bias"),
+)
 NAMES: Mapping[str, HeadNames] = {
-    "bert": HeadNames(
-        "cls.predictions.transform.dense",
-        "cls.predictions.transform.LayerNorm",
-        ("cls.predictions.bias", "cls.predictions.decoder.bias"),
-    ),
+    **dict.fromkeys(("bert", "deberta-v2"), BERT),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
     "distilbert": HeadNames("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",)),
     "electra": HeadNames(

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
+from bough.parts_of_speech.taggers import NAME
 from bough.recipe import methods, yaml
 from bough.recipe.pretraining import Pretraining
 from bough.recipe.raw_settings import RawSettings, escaped, mapped, unresolved
@@ -34,6 +35,12 @@ from bough.user_paths import place
 MINILM = "minilm"  # the encoder that comes with the demo extra
 # Words that plans, answers and `select` use for something else.
 RESERVED = ("all", "id", *SELECTORS)
+
+
+def _tagger(value: object) -> object:
+    if value is None or (isinstance(value, str) and NAME.fullmatch(value)):
+        return value
+    raise ValueError("expected pattern, nltk, spacy:MODEL or null")
 
 
 def _table_or_text(value: object) -> object:
@@ -73,6 +80,11 @@ class Recipe(Consistent):
     )
     max_length: int = Field(
         512, ge=8, description="Tokens of a text or a joint pair; what is beyond is cut off."
+    )
+    parts_of_speech: Annotated[str, BeforeValidator(_tagger)] | None = Field(
+        None,
+        description="Let the encoder see each word's part of speech, told by pattern (TextBlob's, "
+        "English), nltk or spacy:MODEL; null for none.",
     )
     device: str = Field(
         "auto",

@@ -89,7 +89,7 @@ class Trainer:
             display.say(f"task {name!r} has weight 0: it is judged, and nothing learns from it")
         self.learned = taught(
             self.learned, self.data, self.model.tokenizer, self.model.longest, recipe.root,
-            str(self.device), processes, display.say,
+            str(self.device), processes, display.say, self.model.tagger,
         )  # fmt: skip
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
@@ -100,7 +100,9 @@ class Trainer:
         self.notes: set[str] = set()
 
     def _examples(self, split: str) -> dict[str, Examples]:
-        return self.data.examples(split, self.model.tokenizer, self.model.longest)
+        return self.data.examples(
+            split, self.model.tokenizer, self.model.longest, self.model.tagger
+        )
 
     # From the first phase to the last.
 

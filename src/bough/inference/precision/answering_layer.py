@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from bough.errors import UserError
-from bough.model.attention import Layout, LayoutTensors, distance_bias
+from bough.model.attention import Layout, LayoutTensors
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import LayerAdapters, LayerModule
+from bough.model.families.position_bias import distance_bias
 from bough.model.network import Network
 from bough.model.transformer import Layer, plain_attention
 from bough.native.answering import (

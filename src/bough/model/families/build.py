@@ -10,6 +10,7 @@ from bough.model.families.deberta import DebertaEmbeddings, DisentangledAttentio
 from bough.model.families.modernbert import ModernBertEmbeddings, ModernBertLayer
 from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.transformer import Embeddings, Layer, Pooler
+from bough.parts_of_speech.taggers import TAGS
 from bough.plan.encoder_shape import Shape
 
 EMBEDDINGS: Mapping[str, Callable[[Shape], EmbeddingsModule]] = {
@@ -20,7 +21,10 @@ EMBEDDINGS: Mapping[str, Callable[[Shape], EmbeddingsModule]] = {
 
 
 def embeddings(shape: Shape) -> EmbeddingsModule:
-    return EMBEDDINGS[shape.network](shape)
+    module = EMBEDDINGS[shape.network](shape)
+    if shape.tagger:
+        module.tags = nn.Embedding(len(TAGS), shape.width)
+    return module
 
 
 def layer(shape: Shape, number: int) -> LayerModule:

@@ -53,6 +53,11 @@ class EmbeddingsModule(nn.Module):
 
     words: nn.Embedding
     relative: nn.Embedding | None  # for relative positions, a row for each bucket of distances
+    tags: nn.Embedding | None  # of parts of speech: added to what comes out
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_module("tags", None)
 
     def forward(
         self, ids: Tensor, types: Tensor, positions: Tensor, dropout: DropoutGenerator | None

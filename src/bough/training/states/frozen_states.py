@@ -104,7 +104,8 @@ class States:
             digest.update(json.dumps(facts).encode())
         sequences = examples.sequences
         words = () if sequences.words is None else (sequences.words.tokens, sequences.words.bounds)
-        for array in (sequences.ids, sequences.types, sequences.bounds, *words):
+        tags = () if sequences.tags is None else (sequences.tags,)
+        for array in (sequences.ids, sequences.types, sequences.bounds, *words, *tags):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:32]
 

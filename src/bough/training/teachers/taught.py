@@ -14,6 +14,7 @@ from torch import Tensor
 from bough.data.dataset import Data
 from bough.data.examples import Examples
 from bough.distributed import Processes
+from bough.parts_of_speech.taggers import Tagger
 from bough.recipe.tasks import Task
 from bough.training.teachers.answer_file import read_answers
 from bough.training.teachers.kept_answers import model_answers
@@ -29,6 +30,7 @@ def taught(
     device: str,
     processes: Processes,
     say: Callable[[str], None],
+    tagger: Tagger | None = None,
 ) -> dict[str, Examples]:
     """The examples of every task, with its teachers' answers where it has teachers.
 
@@ -41,7 +43,7 @@ def taught(
             continue
         texts = list(data.rows[name]["train"].texts)
         if more := data.unlabelled.get(name):
-            source = source.with_unlabelled(Examples.of(task, more, tokenizer, longest))
+            source = source.with_unlabelled(Examples.of(task, more, tokenizer, longest, tagger))
             texts += more.texts
         if processes.first:
             answers = mean_answers(name, task, texts, root, device, say)
