@@ -14,8 +14,6 @@ LOOK = 0.2  # seconds for which other processes are watched
 # not the milliseconds that are usual. GNU's counts spins, LLVM's milliseconds.
 SHORT_SPIN = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
 WAITING = ("OMP_WAIT_POLICY", *SHORT_SPIN)  # who sets one of these knows better
-M_MMAP_THRESHOLD = -3  # its number in glibc's malloc.h
-LARGE = 2**20  # bytes: beyond what one short text needs at a time
 
 
 def cores(quota: Path = QUOTA) -> int:
@@ -48,19 +46,16 @@ def sleep_when_idle() -> None:
         os.environ.update(SHORT_SPIN)
 
 
-def give_back_large_blocks() -> None:
-    """Memory of large arrays goes back to the system as soon as they are gone.
+def give_back_memory() -> None:
+    """Memory that nothing uses goes back to the system, where glibc would keep it.
 
-    glibc would keep it in pieces, and passes of ever other sizes would need ever more of them. Only
-    on Linux with glibc; who has set its variables knows better.
+    Arrays of ever other sizes leave gaps between them, which it keeps in case that something fits.
     """
-    if sys.platform != "linux" or "MALLOC_MMAP_THRESHOLD_" in os.environ:
-        return
-    import ctypes
+    if sys.platform == "linux":
+        import ctypes
 
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGE)
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # other libraries have none
+            trim(0)
 
 
 def _processors() -> list[int]:

@@ -23,7 +23,7 @@ from bough.errors import UserError
 from bough.inference.load import load
 from bough.inference.model import Model
 from bough.inference.precision.int8_scores import known
-from bough.machine_limits import files, give_back_large_blocks
+from bough.machine_limits import files
 from bough.safe_text import shown
 from bough.serve.app import build
 from bough.serve.connections import limited_protocol
@@ -45,7 +45,6 @@ def serve(
 ) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
     _check_workers(settings.workers, device)
-    give_back_large_blocks()
     with listen(host, port) as listener:
         # On the CPU a pass has one thread, and there is a pass per core: none waits for another.
         model = load(source, device, threads=1 if device == "cpu" else None, precision=precision)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -77,6 +78,11 @@ class Trainer:
         self.train = self._examples("train")
         self.dev = self._examples("dev")
         for name, examples in self.train.items():
+            if examples.out_of_reach:
+                display.say(
+                    f"task {name!r}: {examples.out_of_reach:,} of its train spans end inside a "
+                    "word, or behind what is read of the text, and cannot be answered just so"
+                )
             if examples.cut:
                 display.say(
                     f"task {name!r}: {examples.cut:,} sequences cut to {self.model.longest} tokens"
@@ -316,7 +322,13 @@ class Trainer:
         """How it was trained, in a few words for the card."""
         training = self.recipe.training
         keys = ("batch", "lr", "sampling", "combine", "weighting", "seed")
-        processor = self.writer.run.environment["processor"]
-        return {
-            "steps": steps, **{key: getattr(training, key) for key in keys}, "processor": processor
-        }  # fmt: skip
+        said: dict[str, Any] = {"steps": steps, **{key: getattr(training, key) for key in keys}}
+        teachers = {  # by their own names, without the folders of this machine
+            name: " and ".join(Path(teacher.source).name for teacher in task.teacher)
+            for name, task in self.recipe.tasks.items()
+            if task.teacher
+        }
+        if teachers:
+            taught = "; ".join(f"{name} by {who}" for name, who in teachers.items())
+            said["taught"] = f"{taught} (weight {training.distil.weight:g})"
+        return said | {"processor": self.writer.run.environment["processor"]}

@@ -155,6 +155,8 @@ def test_teachers_are_no_part_of_the_model(
     assert str(teachers) not in config
     assert Run.open(tmp_path / "run").environment["teachers"].keys() == set(BOTH)
     assert load_torch(run).tasks["sentiment"].teacher == ()
+    card = (run.model / "README.md").read_text()
+    assert "taught sentiment by a; similarity by a (weight 1)" in card
 
 
 def test_processes_learn_the_same(tiny_folder: Path, teachers: Path, tmp_path: Path) -> None:
