@@ -42,7 +42,7 @@ def workers(server: Server) -> dict[int, psutil.Process]:
     return {child.pid: child for child in psutil.Process(server.process.pid).children()}
 
 
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
+def until(true: Callable[[], bool], seconds: float = 90) -> None:
     last = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < last
