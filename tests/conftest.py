@@ -24,6 +24,14 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _single_precision() -> Iterator[None]:
+    """`precision: auto` is fp32, on every machine; what is about bf16 says so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BOUGH_PRECISION", "fp32")
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test finds or leaves states in the user's cache."""
     with pytest.MonkeyPatch.context() as patch:

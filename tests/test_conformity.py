@@ -1,7 +1,8 @@
 """Every kind of task goes the whole way: learned, judged, saved, exported, served, compared, shown.
 
 One table has a label column for each kind, some cells of it empty; one model of two seeds learns
-them all. Each kind then passes the same tests.
+them all, and each kind then passes the same tests. Last, all kinds learn in every family of
+encoders under every form of plan.
 """
 
 from __future__ import annotations
@@ -19,23 +20,30 @@ from pydantic import TypeAdapter
 import bough
 from bough import demo
 from bough.comparison.compare import Comparison, compare
+from bough.data.examples import examples_of
 from bough.data.label_cells import label_cells
+from bough.data.loader import Loader
 from bough.export.onnx_export import write_onnx
 from bough.export.transformers_export import write_transformers
 from bough.inference.answers import Answer
 from bough.inference.load import load_torch
 from bough.inference.model import Model
 from bough.inference.torch_model import MultiTaskModel
+from bough.plan.encoder_shape import FAMILIES
 from bough.recipe.kinds import KINDS, Kind
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task
+from bough.recipe.training import Training
 from bough.reports.page import page
 from bough.runs.predictions import Answers
 from bough.runs.run_dir import Run
+from bough.scoring.evaluate import predict
 from bough.scoring.pseudo_values import pseudo_values
 from bough.serve.schemas import response_type
 from bough.serve.task_info import describe
 from bough.spans.schemes import Span
+from bough.training.step import Stepper
+from tests import tiny
 
 ROWS = {"train": 60, "dev": 40}
 # Of each kind a task: its settings, and what is in the cell of row i.
@@ -265,3 +273,58 @@ def test_what_is_written_is_read_again(name: str, model: MultiTaskModel) -> None
     labels = some.get(KIND_OF[name], [0, 1])
     if name != "columns":  # which have no cell of their own
         assert [reader.read(reader.written(label), "We saw") for label in labels] == labels
+
+
+# --- every family, under every form of plan, with every kind --------------------------------------
+
+PLANS = (
+    "full", "split@1", "separate", "split@1/n+c", "late:S", "pal:8", "lora:2", "bottleneck:4",
+    "frozen@1", "feed:c>o",
+)  # fmt: skip
+SMALL: dict[str, dict[str, Any]] = {
+    "c": {},
+    "n": {"kind": "regress", "labels": None, "scale": (0, 10)},
+    "o": {"kind": "ordinal"},
+    "m": {"kind": "multilabel"},
+    "t": {"kind": "tag", "labels": ("X", "Y"), "pooling": "words"},
+}
+WORDS: list[tuple[str, ...]] = [
+    ("the old tree",), ("is green",), ("who does grow a bough",), ("what is very good on three",)
+]  # fmt: skip
+LABELS: dict[str, list[Any]] = {
+    "c": [0, 1, 2, 1],
+    "n": [-3.0, 4.5, 20.0, 7.0],
+    "o": [2, 1, 0, 0],
+    "m": [(), (0, 2), (1,), (0, 1, 2)],
+    "t": [(Span(4, 7, "X"),), (), (Span(0, 3, "Y"),), ()],
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_kind_learns_in_every_family_under_every_plan(family: str, plan: str) -> None:
+    """One table; a step with a gradient for each task, and one task alone answers as among all."""
+    assert {SMALL[name].get("kind", "classify") for name in SMALL} == set(get_args(Kind))
+    pooling = {"pooling": "pooler" if FAMILIES[family].pooler else "mean"}
+    tasks = {name: tiny.task(**pooling | {"dropout": 0} | own) for name, own in SMALL.items()}
+    encoder = tiny.encoder(family)
+    rows = {name: tiny.rows(WORDS, LABELS[name]) for name in tasks}
+    examples = examples_of(tasks, rows, encoder.tokenizer, 30)
+    network = tiny.network(plan, tasks, encoder)
+    training = Training(lr=1e-3, combine="pcgrad", dropout=0.0)
+    stepper = Stepper(network, examples, training, dict.fromkeys(tasks, 1.0), [0])
+    group = "+".join(tasks)
+    loader = Loader(examples, lambda: {group: np.arange(4)})
+    first = stepper.step(loader, 1e-3)
+    assert first.losses.keys() == tasks.keys()
+    for _ in range(3):
+        last = stepper.step(loader, 1e-3)
+    assert sum(last.losses.values()) < sum(first.losses.values())
+    found = predict(network, examples)
+    for name in tasks:
+        alone = network.only(name)
+        again = predict(alone, {name: examples[name]})[name]
+        assert again.loss == pytest.approx(found[name].loss, rel=1e-4)
+        copy = tiny.network(alone.plan, alone.tasks, encoder)
+        copy.load_state_dict(alone.state_dict())
+        assert predict(copy, {name: examples[name]})[name].loss == again.loss

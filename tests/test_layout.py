@@ -17,7 +17,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # The folders from the bottom up: each may import those before it, and none after it. What stands
 # beside them at the root (errors, files, ...) is below all.
 ORDER = (
-    "spans", "parts_of_speech", "recipe", "plan", "data", "model", "scoring", "runs", "inference",
+    "native", "spans", "parts_of_speech", "recipe", "plan", "data", "model", "scoring", "runs",
+    "inference",
     "training", "pretraining", "comparison", "reports", "survey", "export", "graft", "serve",
     "demo", "cli",
 )  # fmt: skip

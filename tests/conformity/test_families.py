@@ -34,6 +34,8 @@ PAIR = ("one", "two")
 SETTINGS: dict[str, dict[str, Any]] = {
     "classify": {"kind": "classify", "labels": ("x", "y", "z"), "pooling": "cls"},
     "regress": {"kind": "regress", "range": (0, 5), "pooling": "mean"},
+    "ordinal": {"kind": "ordinal", "labels": ("1", "2", "3", "4"), "pooling": "cls"},
+    "multilabel": {"kind": "multilabel", "labels": ("a", "b"), "pooling": "mean"},
     "tag": {"kind": "tag", "labels": ("place", "person"), "pooling": "words"},
     "joint": {"kind": "classify", "labels": ("no", "yes"), "text": PAIR, "pooling": "pooler"},
     "twin": {"kind": "regress", "range": (0, 1), "text": PAIR, "pair": "twin", "pooling": "mean",
@@ -148,7 +150,7 @@ def test_what_onnx_is_traced_from(family: str, plan: str) -> None:
 def said(answer: Answer) -> tuple[list[Any], list[float]]:
     """An answer's words, and its numbers."""
     spans = answer.spans or ()
-    words = [answer.label, answer.cut, *((s.start, s.end, s.label) for s in spans)]
+    words = [answer.label, answer.labels, answer.cut, *((s.start, s.end, s.label) for s in spans)]
     shares = (answer.probabilities or {}).values()
     return words, [answer.value or 0.0, *shares, *(span.score for span in spans)]
 

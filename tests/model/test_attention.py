@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
-from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from bough.model.attention import (
     Bucket,
@@ -19,9 +18,8 @@ from bough.model.attention import (
     attend,
     attend_padded,
     gather_rows,
-    position_bias,
-    position_bucket,
 )
+from bough.model.families.position_bias import position_bias
 from tests import tiny
 
 HEADS = 2
@@ -146,17 +144,6 @@ def test_attention_dropout_keeps_the_expectation(by: Attend) -> None:
         mean = torch.stack([by(qkv, layout, HEADS, dropout) for _ in range(2000)]).mean(0)
         wanted = by(qkv, layout, HEADS, None)
     torch.testing.assert_close(mean, wanted, atol=0.08, rtol=0)
-
-
-def test_relative_buckets_are_those_of_mpnet() -> None:
-    positions = torch.arange(512)
-    distance = positions[:, None] - positions[None, :]
-    for buckets in (8, 32, 64):
-        wanted = MPNetEncoder.relative_position_bucket(-distance, num_buckets=buckets)
-        assert torch.equal(position_bucket(distance, buckets), wanted)
-
-
-# --- where things lie -----------------------------------------------------------------------------
 
 
 def test_layout() -> None:

@@ -14,7 +14,6 @@ from bough.data.examples import Examples, ExampleSampler
 from bough.data.packing import collate
 from bough.errors import UserError
 from bough.model.attention import Layout
-from bough.model.forward import PackedForward
 from bough.model.losses import loss
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import Encoder
@@ -61,7 +60,7 @@ def test_every_plan_starts_as_the_pretrained_trunk(family: str) -> None:
     answers = None
     for text in PLANS:
         model = tiny.network(text, tasks, encoder)
-        forward = PackedForward(model.routing, model.cells, pack, [tuple(tasks)] * 5, None)
+        forward = model.trunk(pack, [tuple(tasks)] * 5, None)
         forward.run()
         for task, vectors in wanted.items():
             rows, index = forward.vectors()[task, task]

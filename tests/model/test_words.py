@@ -51,6 +51,7 @@ def test_targets_are_the_tags_of_the_words() -> None:
     assert words.counts.tolist() == [5, 1, 4]
     assert made.targets is not None
     assert made.targets.tolist() == [[0, 1, 2, 0, 0], [0, -1, -1, -1, -1], [0, 3, 1, 2, -1]]
+    assert made.out_of_reach == 1  # without the comma
     assert made.truth is not None
     assert made.truth.tolist() == SPANS
     two = made.sample(2)

@@ -94,3 +94,20 @@ def test_files_and_hub_sets_stay_what_they_are(tiny_folder: Path) -> None:
     assert same == given
     assert not is_stored("rows/mine.jsonl")
     assert not is_stored("data/mood-train-0123456789ab.jsonl")
+
+
+def test_tasks_on_the_same_rows_have_one_file(tiny_folder: Path) -> None:
+    """As they are drawn together, when the run begins and when it goes on."""
+    rows = [{"text": text, "mood": mood, "loud": len(text)} for text, mood in ROWS]
+    table = {"text": "text", "train": rows, "dev": rows[:2]}
+    told = folders.small(tiny_folder, ("sentiment",)) | {
+        "tasks": {
+            "mood": {"kind": "classify", "label": "mood", **table},
+            "loud": {"kind": "regress", "label": "loud", **table},
+        }
+    }
+    made = Recipe.read(told)
+    kept, files = stored(made, made.tasks)
+    assert len(files) == 2
+    assert kept.tasks["mood"].train == kept.tasks["loud"].train
+    assert kept.tasks["mood"].dev == kept.tasks["loud"].dev

@@ -24,7 +24,10 @@ def data(*texts: str) -> Data:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     before = data("one", "two").digests()
-    facts = {"data": before, "threads": 2, "tokenizer": "x", "weights": "y", "teachers": {"a": "t"}}
+    facts = {
+        "data": before, "threads": 2, "kernels": "bough's", "tokenizer": "x", "weights": "y",
+        "teachers": {"a": "t"},
+    }  # fmt: skip
     (tmp_path / "environment.json").write_text(json.dumps(facts))
     return Run(tmp_path)
 
@@ -33,13 +36,15 @@ def said(
     run: Run,
     rows: Data,
     threads: int = 2,
+    kernels: str = "bough's",
     processes: int = 1,
     teachers: Mapping[str, str] | None = None,
     **parts: str,
 ) -> list[str]:
     out: list[str] = []
+    here = {"threads": threads, "kernels": kernels}
     check(
-        run, rows, "minilm", parts, out.append, threads=threads, processes=processes,
+        run, rows, "minilm", parts, out.append, here=here, processes=processes,
         teachers=teachers or {},
     )  # fmt: skip
     return out
@@ -65,10 +70,12 @@ def test_other_rows_and_another_tokenizer_are_refused(run: Run) -> None:
         said(run, data("one", "two"), tokenizer="z")
 
 
-def test_other_weights_threads_and_processes_are_told(run: Run) -> None:
+def test_other_weights_threads_kernels_and_processes_are_told(run: Run) -> None:
     (weights,) = said(run, data("one", "two"), weights="z")
     assert "goes on with its own, from the checkpoint" in weights
     (threads,) = said(run, data("one", "two"), threads=1)
-    assert "began with 2 threads and goes on with 1" in threads
+    assert "began with 2 threads and goes on with 1 threads" in threads
+    (kernels,) = said(run, data("one", "two"), kernels="torch's")
+    assert "began with bough's kernels and goes on with torch's kernels" in kernels
     (processes,) = said(run, data("one", "two"), processes=4)
     assert "processes: the run began with 1 and goes on with 4" in processes

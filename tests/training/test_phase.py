@@ -36,7 +36,7 @@ def phase(progress: Progress | None = None, given: Given | None = None, **settin
     schedule = PhaseSchedule.of(training, given, examples)
     network = tiny.network("full", tasks)
     weights = {"single": 1.0, "twin": 0.5}
-    return Phase(schedule, progress or Progress(), network, examples, weights, "fp32")
+    return Phase(schedule, progress or Progress(), network, examples, weights)
 
 
 def test_a_phase_counts_its_steps_and_epochs() -> None:
@@ -218,9 +218,7 @@ def test_a_table_is_drawn_by_its_rows_and_each_task_counts_its_own() -> None:
     training = Training(batch=4, epochs=3, sampling="each")
     schedule = PhaseSchedule.of(training, None, examples)
     assert (schedule.sampler.tasks, schedule.steps) == (("a+b",), 6)
-    made = Phase(
-        schedule, Progress(), tiny.network("full", tasks), examples, {"a": 1.0, "b": 1.0}, "fp32"
-    )
+    made = Phase(schedule, Progress(), tiny.network("full", tasks), examples, {"a": 1.0, "b": 1.0})
     before = 0
     for number in range(1, 4):
         made.step()

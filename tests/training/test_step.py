@@ -458,7 +458,7 @@ def test_accumulation_of_uneven_parts(how: str, tiny_folder: Path, tmp_path: Pat
 
 def test_half_precision(tiny_folder: Path, tmp_path: Path) -> None:
     recipe = folders.small(tiny_folder, **FEW) | {"precision": "bf16"}
-    full = folders.small(tiny_folder, **FEW)
+    full = recipe | {"precision": "fp32"}
     half, whole = train(recipe, tmp_path / "half"), train(full, tmp_path / "whole")
     for a, b in zip(logged(half), logged(whole), strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=0.05)

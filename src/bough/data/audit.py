@@ -37,7 +37,8 @@ def notes(task: Task, rows: Mapping[Any, Rows]) -> Iterator[str]:
         return
     if task.labels and train.labels is not None:
         counts = class_counts(task, train)
-        yield f"{len(task.labels)} classes in {len(train):,} train rows: {counts}"
+        what = "labels of spans" if task.kind == "tag" else "classes"
+        yield f"{len(task.labels)} {what} in {len(train):,} train rows: {counts}"
         yield from class_doubts(task, rows)
     for split in ("dev", "test"):
         if split in rows and (doubt := _overlap(train, rows[split], split)):

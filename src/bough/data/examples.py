@@ -72,6 +72,13 @@ class Examples:
         return None if self.targets is None else self.targets.numpy()
 
     @property
+    def out_of_reach(self) -> int:
+        """Spans that no answer can give back: they end inside a word, or behind what is read."""
+        if self.spans is None or self.words is None:
+            return 0
+        return sum(self.words.words(n).in_words(own)[1] for n, own in enumerate(self.spans))
+
+    @property
     def lengths(self) -> Ints:
         """Tokens of each example."""
         lengths: Ints = self.sequences.lengths[self.index].sum(1)

@@ -91,13 +91,17 @@ class Column:
                 return mark
         return ""
 
-    def parts(self, cell: Any) -> list[str]:
-        """The labels of one cell."""
-        cells = SetCells(Task(kind="multilabel", text=" ", separator=self.separator or ","))
-        try:
-            return [class_name(part) for part in cells.parts(cell)]
-        except CellError:
-            return []
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """All labels, where cells have several of them."""
+        cells = SetCells(Task(kind="multilabel", text="text", separator=self.separator or ","))
+        named: set[str] = set()
+        for cell in self.cells:
+            try:
+                named |= set(map(class_name, cells.parts(cell)))
+            except CellError:  # said by its line when the rows are read
+                continue
+        return in_order(named)
 
     @cached_property
     def words(self) -> float:
@@ -315,8 +319,7 @@ def settings(kind: Kind, label: Column) -> tuple[dict[str, Any], str]:
             classes = label.classes
             return {"labels": classes}, f"{len(classes)} classes in order ({listed(classes, 6)})"
         case "multilabel":
-            between = label.separator
-            labels = in_order(chain(*map(label.parts, label.cells)))
+            between, labels = label.separator, label.labels
             settings: dict[str, Any] = {"labels": labels}
             if between not in (",", "["):
                 settings["separator"] = between

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from bough.inference.onnx_names import SIDES, joined, pairs_form, read_name, texts_form, vector_name
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
-from bough.model.attention import Bucket, Layout, LayoutTensors, position_bucket
+from bough.model.attention import Bucket, Layout, LayoutTensors
 from bough.model.families.parts import EmbeddingsModule, LayerModule
+from bough.model.families.position_bias import position_bucket
 from bough.model.heads import exported
 from bough.model.network import Network
 from bough.model.routing import READ, WORDS, RowUse
@@ -154,6 +155,8 @@ class PairsModule(nn.Module):
 @dataclass(frozen=True)
 class BucketLayout(Layout):
     """Where `texts` texts of one length lie; both numbers may be symbols of a trace."""
+
+    traced = True
 
     texts: int = 1
 

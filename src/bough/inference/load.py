@@ -22,7 +22,11 @@ from bough.runs.run_dir import Run
 
 
 def load(
-    source: str | os.PathLike[str] | Run, device: str = "cpu", *, threads: int | None = None
+    source: str | os.PathLike[str] | Run,
+    device: str = "cpu",
+    *,
+    threads: int | None = None,
+    precision: str = "auto",
 ) -> Model:
     """Open a model; a folder of `bough export --onnx` answers through onnxruntime, others by torch.
 
@@ -30,6 +34,8 @@ def load(
         source: A run or its directory, a model folder, an ONNX folder, or an id on the hub.
         device: Where torch computes: `cpu`, `cuda`, `cuda:N`, `mps` or `auto`.
         threads: Of one pass. Torch has one such number for the whole process.
+        precision: Of the trunk's products: `fp32`, `bf16`, or `auto`, the faster one here; or
+            `int8`, if `bough eval RUN --precision int8` has measured what that costs.
 
     Raises:
         UserError: There is no model, it is damaged, or the device is not there.
@@ -43,14 +49,26 @@ def load(
     if _is_onnx(folder):
         if device not in ("auto", "cpu"):
             raise UserError(f"{folder}: an ONNX export is run on the cpu, not on {device}")
+        if precision != "auto":
+            raise UserError(
+                f"{folder}: an ONNX export answers in the precision it was written in; leave "
+                f"precision {precision!r} out, or name the run itself"
+            )
         return onnx_model.load(folder, threads)
     if threads is not None:
         torch.set_num_threads(threads)
-    return load_torch(folder, device)
+    model = load_torch(folder, device)
+    model.answer_in(precision)
+    if precision == "int8" and not model.facts.get("int8"):
+        raise UserError(
+            f"{source}: what int8 costs this model's scores has not been measured; do so, on the "
+            f"run's dev rows: bough eval {source} --precision int8"
+        )
+    return model
 
 
 def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> MultiTaskModel:
-    """The model with its weights in torch: to be trained, judged or exported."""
+    """The model with its weights in torch, in fp32: to be trained or exported."""
     place = device_of(device)
     folder = find(source)
     if _is_onnx(folder):

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from bough.model.attention import Layout, self_attention
 from bough.model.dropout import DropoutGenerator
+from bough.native.linear import RowLinear
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Adapter
 
@@ -49,8 +50,8 @@ class Narrow(nn.Module):
     def __init__(self, width: int, size: int, out: int, nonlinear: bool = False):
         super().__init__()
         self.nonlinear = nonlinear
-        self.down = nn.Linear(width, size, bias=nonlinear)
-        self.up = nn.Linear(size, out, bias=nonlinear)
+        self.down = RowLinear(width, size, bias=nonlinear)
+        self.up = RowLinear(size, out, bias=nonlinear)
 
     def init_weights(self) -> None:
         """After fresh weights were drawn: add nothing."""
@@ -73,10 +74,10 @@ class PAL(AdapterModule):
         super().__init__()
         s, d = adapter.size, shape.width
         self.heads = adapter.heads
-        self.encode = nn.Linear(d, s, bias=False)
-        self.decode = nn.Linear(s, d, bias=False)
+        self.encode = RowLinear(d, s, bias=False)
+        self.decode = RowLinear(s, d, bias=False)
         self.qkv = nn.ModuleDict(
-            {f"{n}": nn.Linear(s, 3 * s, bias=False) for n in _layers(adapter)}
+            {f"{n}": RowLinear(s, 3 * s, bias=False) for n in _layers(adapter)}
         )
 
     def init_weights(self) -> None:
@@ -89,7 +90,7 @@ class PAL(AdapterModule):
         x = self.encode(h)
         first = x[layout.on(x.device).starts] if cls_only else None
         qkv = self.qkv[f"{n}"]
-        assert isinstance(qkv, nn.Linear)
+        assert isinstance(qkv, RowLinear)
         return F.gelu(self.decode(self_attention(x, first, qkv, layout, self.heads, dropout)))
 
 
@@ -191,7 +192,12 @@ class SegmentAdapters:
         """Each segment's rows: one per token, or one per text."""
         if len(self.segments) == 1:
             return (rows,)
-        return torch.split(rows, self.texts if len(rows) == sum(self.texts) else self.tokens)
+        return torch.split(rows, self._sizes(len(rows), len(rows) == sum(self.texts)))
+
+    def _sizes(self, rows: int, by_text: bool) -> list[int]:
+        """How many rows each segment has; padding counts as the last one's."""
+        first = (self.texts if by_text else self.tokens)[:-1]
+        return [*first, rows - sum(first)]
 
     def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:
         return self._add(y, x, lambda adapter, rows: adapter.matrix(self.n, letters, rows))
@@ -208,7 +214,7 @@ class SegmentAdapters:
             sums.append(_sum(None, added))
         if all(part is None for part in sums):
             return None
-        sizes = self.texts if cls_only else self.tokens
+        sizes = self._sizes(sum(self.texts) if cls_only else len(h), cls_only)
         return torch.cat(
             [
                 h.new_zeros(size, h.shape[1]) if part is None else part

@@ -1,25 +1,28 @@
 """The one place where texts look at their own tokens: attention over packed rows.
 
 A batch has no padding: its rows are the tokens of all texts, texts of equal length side by side.
-Such a *bucket* is attended as one dense batch without a mask. On the CPU that is a loop over the
-buckets with its own backward (no copies to cut the rows apart); on CUDA many short ones would each
-be a kernel launch, so the rows are padded inside attention alone.
+On the CPU a kernel of ours goes from text to text (`bough.native`). Where it is not to be had, such
+a *bucket* of equal lengths is attended as one dense batch, bucket after bucket, with a backward of
+its own (no copies to cut the rows apart). On CUDA many short ones would each be a kernel launch, so
+the rows are padded inside attention alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from bough.model.dropout import DropoutGenerator, drop, scale
+from bough.model.families.position_bias import distance_bias, position_bias
+from bough.native import kernels
+from bough.native.linear import RowLinear
 
 Adapt = Callable[[str, Tensor, Tensor], Tensor]
 Made = TypeVar("Made")
@@ -40,6 +43,8 @@ class Layout:
     lengths: tuple[int, ...]
     biases: tuple[Tensor, ...] = ()  # tables of relative positions [distances, heads]
     bias_of: tuple[int, ...] = ()  # per text, which table
+    traced: ClassVar[bool] = False  # by a graph's maker, who sees what torch does and no kernel
+    padding: int = 0  # rows after the last text's: products like numbers of rows that come again
 
     @cached_property
     def buckets(self) -> tuple[Bucket, ...]:
@@ -93,9 +98,12 @@ class LayoutTensors:
 
     @cached_property
     def positions(self) -> Tensor:
-        """Each row's place in its text."""
+        """Each row's place in its text; padding is a text of its own."""
         starts = self.starts.repeat_interleave(self.lengths)
-        return torch.arange(len(starts), device=self.device) - starts
+        inside = torch.arange(len(starts), device=self.device) - starts
+        if not self.layout.padding:
+            return inside
+        return torch.cat([inside, torch.arange(self.layout.padding, device=self.device)])
 
     @cached_property
     def inside(self) -> Tensor:
@@ -109,6 +117,11 @@ class LayoutTensors:
         lengths = self.layout.lengths
         starts = range(0, len(lengths) * max(lengths), max(lengths))
         return gather_rows(starts, lengths).to(self.device)
+
+    def shares_before(self, heads: int, single: bool) -> Tensor:
+        """How many shares the texts before each have: of every head, query and token."""
+        sizes = heads * self.lengths * (1 if single else self.lengths)
+        return sizes.cumsum(0) - sizes
 
     @cached_property
     def bias_of(self) -> Tensor:
@@ -124,7 +137,7 @@ def unchanged(letters: str, x: Tensor, y: Tensor) -> Tensor:
 def self_attention(
     h: Tensor,
     first: Tensor | None,
-    qkv: nn.Linear,
+    qkv: RowLinear,
     layout: Layout,
     heads: int,
     dropout: DropoutGenerator | None,
@@ -138,10 +151,8 @@ def self_attention(
     if first is None:
         return attend(adapt("qkv", h, qkv(h)), layout, heads, dropout)
     sizes = h.shape[1], 2 * h.shape[1]
-    weights = qkv.weight.split(sizes)
-    biases = (None, None) if qkv.bias is None else qkv.bias.split(sizes)
-    queries = adapt("q", first, F.linear(first, weights[0], biases[0]))
-    keys_values = adapt("kv", h, F.linear(h, weights[1], biases[1]))
+    queries = adapt("q", first, qkv.part(first, sizes, 0))
+    keys_values = adapt("kv", h, qkv.part(h, sizes, 1))
     return attend(keys_values, layout, heads, dropout, queries)
 
 
@@ -159,13 +170,66 @@ def attend(
     """
     if qkv.is_cuda:
         return attend_padded(qkv, layout, heads, dropout, queries)
-    tables = tuple(position_bias(table, max(layout.lengths)) for table in layout.biases)
-    # Forward and backward are in the precision of the rows, whatever autocast would choose.
-    device = qkv.device.type
-    chosen_by_autocast = torch.is_autocast_enabled(device)
-    with torch.autocast(device, enabled=False) if chosen_by_autocast else nullcontext():
-        out: Tensor = PackedAttention.apply(qkv, queries, layout, heads, dropout, *tables)
+    keep, rate = None, 0.0
+    if dropout is not None and dropout.trunk_rate > 0:
+        rate = dropout.trunk_rate
+        asking = layout.lengths if queries is None else (1,) * len(layout.lengths)
+        pairs = sum(n * m for n, m in zip(asking, layout.lengths, strict=True))
+        keep = dropout.keep((heads * pairs,), rate)
+    out: Tensor
+    if kernels.available(qkv) and not layout.traced:
+        reach = max(layout.lengths)
+        tables = [distance_bias(table, reach) for table in layout.biases]
+        bias = torch.stack(tables).float().contiguous() if tables else None
+        out = NativeAttention.apply(qkv.contiguous(), queries, bias, layout, heads, keep, rate)
+    else:
+        biases = tuple(position_bias(table, max(layout.lengths)) for table in layout.biases)
+        out = PackedAttention.apply(qkv, queries, layout, heads, keep, rate, *biases)
     return out
+
+
+class NativeAttention(torch.autograd.Function):
+    """Scaled dot-product attention by the kernel in C, which makes the shares again on its way
+    back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        qkv: Tensor,
+        queries: Tensor | None,
+        bias: Tensor | None,
+        layout: Layout,
+        heads: int,
+        keep: Tensor | None,
+        rate: float,
+    ) -> Tensor:
+        if queries is not None:
+            queries = queries.contiguous()
+        tensors = layout.on(qkv.device)
+        single = queries is not None
+        texts = kernels.Texts(
+            tensors.starts,
+            tensors.lengths,
+            heads,
+            bias,
+            tensors.bias_of if bias is not None else None,
+            keep,
+            tensors.shares_before(heads, single) if keep is not None else None,
+            scale(rate) if keep is not None else 1.0,
+        )
+        out, lse = kernels.attention(texts, qkv, queries)
+        ctx.save_for_backward(qkv, queries, lse, bias, keep)
+        ctx.texts = texts._replace(bias=None, keep=None)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        qkv, queries, lse, bias, keep = ctx.saved_tensors
+        texts = ctx.texts._replace(bias=bias, keep=keep)
+        d_out = grads[0].to(qkv.dtype).contiguous()
+        d_qkv, d_queries, d_bias = kernels.attention_backward(texts, qkv, queries, lse, d_out)
+        return d_qkv, d_queries, d_bias, None, None, None, None
 
 
 class PackedAttention(torch.autograd.Function):
@@ -178,23 +242,27 @@ class PackedAttention(torch.autograd.Function):
         queries: Tensor | None,
         layout: Layout,
         heads: int,
-        dropout: DropoutGenerator | None,
+        keep: Tensor | None,
+        rate: float,
         *tables: Tensor,
     ) -> Tensor:
-        rate = dropout.trunk_rate if dropout is not None else 0.0
         shape = (qkv.shape[0], qkv.shape[1] // 3) if queries is None else queries.shape
         views = _views(qkv, queries, layout, heads)
-        out = qkv.new_empty(shape) if len(views) > 1 else None
+        out = qkv.new_empty(shape) if len(views) > 1 or layout.padding else None
+        if out is not None and queries is None:
+            out[layout.tokens :] = 0
         kept: list[Tensor] = []
         masks: list[Tensor | None] = []
+        drawn = 0
         for bucket, (query, key, value), rows in views:
             scores = torch.matmul(query, key.transpose(-1, -2)).mul_(key.shape[-1] ** -0.5)
             if tables:
                 scores += tables[bucket.bias][:, : query.shape[-2], : bucket.length]
             shares = torch.softmax(scores, -1)
             kept.append(shares)
-            if dropout is not None and rate > 0:
-                mask = dropout.keep(shares.shape, rate)
+            if keep is not None:
+                mask = keep[drawn : drawn + shares.numel()].view(shares.shape)
+                drawn += shares.numel()
                 masks.append(mask)
                 shares = (shares * mask).mul_(scale(rate))
             else:
@@ -216,6 +284,7 @@ class PackedAttention(torch.autograd.Function):
         qkv, queries, *kept = ctx.saved_tensors
         d_out = grads[0].contiguous()
         d_qkv = torch.empty_like(qkv)
+        d_qkv[ctx.layout.tokens :] = 0
         d_queries = None if queries is None else torch.empty_like(queries)
         d_tables = [qkv.new_zeros(shape) for shape in ctx.tables]
         views = _views(qkv, queries, ctx.layout, ctx.heads)
@@ -235,7 +304,7 @@ class PackedAttention(torch.autograd.Function):
             d_scores.mul_(key.shape[-1] ** -0.5)
             d_query.copy_(torch.matmul(d_scores, key))
             d_key.copy_(torch.matmul(d_scores.transpose(-1, -2), query))
-        return d_qkv, d_queries, None, None, None, *d_tables
+        return d_qkv, d_queries, None, None, None, None, *d_tables
 
 
 def _views(
@@ -243,7 +312,9 @@ def _views(
 ) -> list[tuple[Bucket, tuple[Tensor, Tensor, Tensor], slice]]:
     """Each bucket's query, key and value as [texts, heads, length, width], and its output rows."""
     buckets = layout.buckets
-    if len(buckets) == 1:  # nothing to cut: a trace, and a single text, are spared the slices
+    if (
+        len(buckets) == 1 and not layout.padding
+    ):  # nothing to cut: a trace, and a single text, are spared the slices
         return [(buckets[0], _by_head(qkv, buckets[0], queries, heads), slice(None))]
     out = []
     row = text = 0
@@ -300,24 +371,6 @@ def attend_padded(
         mixed = drop(torch.softmax(scores, -1), dropout) @ value
     mixed = mixed.transpose(1, 2).flatten(2)
     return mixed.flatten(0, 1)[tensors.padded_rows] if queries is None else mixed[:, 0]
-
-
-def position_bias(table: Tensor, length: int) -> Tensor:
-    """MPNet's bias by distance: [distances, heads] -> [heads, length, length]."""
-    at = torch.arange(length, device=table.device)
-    distance = at[:, None] - at[None, :]
-    return table[position_bucket(distance, table.shape[0])].permute(2, 0, 1)
-
-
-def position_bucket(distance: Tensor, buckets: int, furthest: int = 128) -> Tensor:
-    """T5's buckets: half for each direction, exact when near, logarithmic when far."""
-    half = buckets // 2
-    exact = half // 2
-    far = distance.abs().clamp(min=1).float()
-    log = torch.log(far / exact) / torch.log(torch.tensor(furthest / exact)) * (half - exact)
-    near = distance.abs()
-    which = torch.where(near < exact, near, (exact + log.long()).clamp(max=half - 1))
-    return which + half * (distance < 0)
 
 
 def gather_rows(starts: Sequence[int], lengths: Sequence[int]) -> Tensor:

@@ -30,7 +30,12 @@ from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.frozen_call import FrozenAdapter, call_frozen
 from bough.model.routing import READ, WORDS, Routing, RowUse, TaskUse
 from bough.model.transformer import mean_of_texts
+from bough.native.norm import wide
 from bough.plan.plan import Cell
+
+# In bf16 a product's kernel is made for its number of rows, which takes longer than the product,
+# and is kept: so rows are rounded up to numbers that come again.
+ROUND_TO = 64
 
 Origin = tuple[str, str]  # key of the embeddings that gave the position bias (MPNet), and its grad
 
@@ -47,7 +52,7 @@ class Group:
     """The streams at one cell, and their rows."""
 
     streams: tuple[Stream, ...]
-    rows: Tensor  # each stream's, `length` of them, one stream after another
+    rows: Tensor  # each stream's, `length` of them, one stream after another; then any padding
 
 
 class PackedForward:
@@ -60,17 +65,21 @@ class PackedForward:
         pack: Pack,
         asked: Sequence[tuple[str, ...]],
         dropout: DropoutGenerator | None,
+        narrow: torch.dtype | None = None,
     ):
         self.routing = routing
         self.cells = cells
         self.dropout = dropout
+        self.narrow = narrow  # rows, and so products, below the read-out, if not as the weights
         # A pass that is done again without gradients, to see what a step changed, goes as before.
         learning = torch.is_grad_enabled() or dropout is not None
         self.paths = routing.in_training if learning else routing.in_evaluation
         self.first = pack.first
         self.words = pack.words
         if pack.first:
-            self.groups = [_group(start, states) for start, states in pack.cached]
+            self.groups = [
+                self._narrowed(pack.first, _group(start, states)) for start, states in pack.cached
+            ]
         else:
             task_uses = {tasks: routing.task_uses(*tasks) for tasks in set(asked)}
             streams = (
@@ -78,7 +87,7 @@ class PackedForward:
                 for i, (length, tasks) in enumerate(zip(pack.lengths, asked, strict=True))
             )
             self.groups = [Group(tuple(streams), pack.tokens)]
-        self._layouts: dict[tuple[tuple[int, ...], tuple[Origin, ...]], Layout] = {}
+        self._layouts: dict[tuple[tuple[int, ...], tuple[Origin, ...], int], Layout] = {}
 
     def run(self, last: int | None = None) -> list[Group]:
         """Pass the rows up to `last`, by default all; the groups as they stand then."""
@@ -108,6 +117,8 @@ class PackedForward:
 
     def _regroup(self, row: int) -> dict[RowUse, Group]:
         """The streams by the cell they use in this row, ordered by adapters and length."""
+        if (together := self._together(row)) is not None:
+            return together
 
         @cache
         def split(task_uses: tuple[TaskUse, ...]) -> list[tuple[RowUse, tuple[TaskUse, ...]]]:
@@ -117,16 +128,34 @@ class PackedForward:
             return [(use, tuple(part)) for use, part in parts.items()]
 
         members: dict[RowUse, list[tuple[RowUse, int, Stream]]] = {}  # use, old row, stream
-        start = 0
+        first = 0
         for group in self.groups:
+            start = first
             for stream in group.streams:
                 for use, task_uses in split(stream.task_uses):
                     member = use, start, stream._replace(task_uses=task_uses)
                     members.setdefault(RowUse(use.cell, use.grad), []).append(member)
                 start += stream.length
+            first += len(group.rows)
         groups = self.groups
         rows = groups[0].rows if len(groups) == 1 else torch.cat([g.rows for g in groups])
-        return {key: _ordered(rows, part) for key, part in members.items()}
+        products = self.narrow is not None and row <= self.routing.plan.layers
+        round_to = ROUND_TO if products and rows.device.type == "cpu" else 1
+        return {key: _ordered(rows, part, round_to) for key, part in members.items()}
+
+    def _together(self, row: int) -> dict[RowUse, Group] | None:
+        """All streams as they lie, where one cell has them all, in an order that they have."""
+        if len(self.groups) > 1 or self.narrow is not None:
+            return None
+        (group,) = self.groups
+        if row == self.first and len(group.streams) > 1:
+            return None
+        different = {stream.task_uses for stream in group.streams}
+        uses = {self.paths[task_use][row] for uses in different for task_use in uses}
+        if len(uses) > 1:
+            return None
+        (use,) = uses
+        return {RowUse(use.cell, use.grad): group}
 
     # Passing.
 
@@ -150,10 +179,16 @@ class PackedForward:
                 if module.relative is not None:
                     origin = (use.cell.key, use.grad)
                     streams = tuple(s._replace(origin=origin) for s in streams)
-                return Group(streams, rows)
+                return self._narrowed(row, Group(streams, rows))
             if isinstance(module, LayerModule):
                 return self._layer(row, call, group, dropout)
             return replace(group, rows=call(group.rows))
+
+    def _narrowed(self, row: int, group: Group) -> Group:
+        """What goes on from this row, as narrow as the layers want it."""
+        if self.narrow is None or row > self.routing.plan.layers:
+            return group
+        return replace(group, rows=group.rows.to(self.narrow))
 
     def _layer(
         self, row: int, call: Callable[..., Any], group: Group, dropout: DropoutGenerator | None
@@ -165,19 +200,24 @@ class PackedForward:
             for stream in streams
             for task, _ in stream.task_uses
         )
-        layout = self._layout(streams, tuple(s.origin for s in streams if s.origin[0]))
+        origins = tuple(s.origin for s in streams if s.origin[0])
+        layout = self._layout(streams, origins, len(group.rows))
         rows = call(group.rows, layout, dropout, cls_only, self._adapters(row, streams))
         return Group(_read_out(streams) if cls_only else streams, rows)
 
-    def _layout(self, streams: Sequence[Stream], origins: tuple[Origin, ...] = ()) -> Layout:
-        """Made once for all the rows in which the streams lie so."""
+    def _layout(
+        self, streams: Sequence[Stream], origins: tuple[Origin, ...] = (), rows: int | None = None
+    ) -> Layout:
+        """Made once for all the rows in which the streams lie so; `rows` counts the padding."""
         lengths = tuple(stream.length for stream in streams)
-        if (lengths, origins) not in self._layouts:
+        padding = 0 if rows is None else rows - sum(lengths)
+        key = lengths, origins, padding
+        if key not in self._layouts:
             number = {origin: i for i, origin in enumerate(dict.fromkeys(origins))}
             tables = tuple(self._position_bias(*origin) for origin in number)
-            layout = Layout(lengths, tables, tuple(number[origin] for origin in origins))
-            self._layouts[lengths, origins] = layout
-        return self._layouts[lengths, origins]
+            which = tuple(number[origin] for origin in origins)
+            self._layouts[key] = Layout(lengths, tables, which, padding)
+        return self._layouts[key]
 
     def _position_bias(self, key: str, grad: str) -> Tensor:
         embeddings = self.cells[key]
@@ -207,7 +247,7 @@ class PackedForward:
             rows = group.rows
         else:
             rows = group.rows[layout.on(group.rows.device).starts]
-        return Group(_read_out(group.streams), rows)
+        return Group(_read_out(group.streams), wide(rows))
 
     def _read_words(self, group: Group) -> Group:
         """The first token of each word, of sequences that may have none."""
@@ -230,16 +270,22 @@ def _group(start: int, states: CachedStates) -> Group:
     return Group(streams, states.rows)
 
 
-def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]]) -> Group:
-    """The members' rows of all, equal adapters and equal lengths side by side."""
+def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]], round_to: int) -> Group:
+    """The members' rows of all, equal adapters and equal lengths side by side.
+
+    Their number is rounded up by copies of some row, which nothing reads.
+    """
     members = sorted(members, key=lambda m: (m[0].adapters, m[2].origin, m[2].length))
     starts = [start for _, start, _ in members]
     streams = tuple(stream for _, _, stream in members)
     lengths = [stream.length for stream in streams]
     ends = [start + length for start, length in zip(starts, lengths, strict=True)]
-    if starts == [0, *ends[:-1]] and ends[-1] == rows.shape[0]:
+    total = -(-sum(lengths) // round_to) * round_to
+    if starts == [0, *ends[:-1]] and total == rows.shape[0]:
         return Group(streams, rows)
-    return Group(streams, rows[gather_rows(starts, lengths).to(rows.device)])
+    index = torch.zeros(total, dtype=torch.long)
+    index[: sum(lengths)] = gather_rows(starts, lengths)
+    return Group(streams, rows[index.to(rows.device)])
 
 
 def _read_out(streams: Sequence[Stream]) -> tuple[Stream, ...]:

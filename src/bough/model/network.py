@@ -44,6 +44,7 @@ class Network(nn.Module):
         if any(task.pooling == "auto" for task in tasks.values()):
             raise ValueError("a task's pooling is auto; EncoderPooling.resolve says which it is")
         self.plan = plan
+        self.narrow: torch.dtype | None = None  # the trunk's rows and products; weights stay wide
         self.tasks = dict(tasks)
         self.shape = shape
         self.imports: dict[str, list[int]] = {}
@@ -104,13 +105,24 @@ class Network(nn.Module):
             for number in sequences.flatten().tolist():
                 asked[number].append(task)
         tasks = [tuple(names) for names in asked]
-        trunk = PackedForward(self.routing, self.cells, pack, tasks, dropout)
+        trunk = self.trunk(pack, tasks, dropout)
         trunk.run()
         vectors = trunk.vectors()
         return {
             task: self._outputs(task, sequences, vectors, pack, dropout)
             for task, sequences in sequence_index.items()
         }
+
+    def trunk(
+        self,
+        pack: Pack,
+        asked: Sequence[tuple[str, ...]],
+        dropout: DropoutGenerator | None,
+        routing: Routing | None = None,
+    ) -> PackedForward:
+        """A pass through the trunk, ready to run, for the tasks asked about each sequence."""
+        way = self.routing if routing is None else routing
+        return PackedForward(way, self.cells, pack, asked, dropout, self.narrow)
 
     def _outputs(
         self,

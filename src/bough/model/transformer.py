@@ -7,17 +7,15 @@ model calls each once on all rows that use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from bough.model.attention import Layout, self_attention, unchanged
-from bough.model.dropout import DropoutGenerator, drop
+from bough.model.dropout import DropoutGenerator, drop, scale
 from bough.model.families.parts import Attention, EmbeddingsModule, LayerAdapters, LayerModule
+from bough.native.linear import Activation, RowLinear, gelu
+from bough.native.norm import norm_of_sum, wide
 from bough.plan.encoder_shape import Shape
 
 
@@ -50,51 +48,18 @@ class Embeddings(EmbeddingsModule):
         return self.relative.weight
 
 
-ACTIVATION = {
-    "gelu": lambda x: F.gelu(x),
+ACTIVATION: dict[str, Activation] = {
+    "gelu": gelu,
     "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
     "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "relu": F.relu,
 }
 
 
-class RecomputedLinear(torch.autograd.Function):
-    """W f(x) + b without keeping f(x), the widest rows of a layer: it is made again in the
-    backward pass, which costs little beside the products and saves a fifth of a step's memory."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        activation: Callable[[Tensor], Tensor],
-    ) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.activation = activation
-        return F.linear(activation(x), weight, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        with torch.enable_grad():
-            inner = x.detach().requires_grad_()
-            active = ctx.activation(inner)
-        # Under mixed precision rows are narrower than weights.
-        d_out = grads[0].to(x.dtype)
-        d_weight = (d_out.T @ active.detach()).to(weight.dtype) if ctx.needs_input_grad[1] else None
-        d_bias = d_out.sum(0).to(weight.dtype) if ctx.needs_input_grad[2] else None
-        d_x = None
-        if ctx.needs_input_grad[0]:
-            (d_x,) = torch.autograd.grad(active, inner, d_out @ weight.to(x.dtype))
-        return d_x, d_weight, d_bias, None
-
-
 def plain_attention(
     h: Tensor,
     first: Tensor | None,
-    qkv: nn.Linear,
+    qkv: RowLinear,
     layout: Layout,
     heads: int,
     dropout: DropoutGenerator | None,
@@ -118,11 +83,11 @@ class Layer(LayerModule):
         self.attention = attention
         self.heads = shape.heads
         self.activation = ACTIVATION[shape.activation]
-        self.qkv = nn.Linear(d, 3 * d)
-        self.out = nn.Linear(d, d)
+        self.qkv = RowLinear(d, 3 * d)
+        self.out = RowLinear(d, d)
         self.norm1 = nn.LayerNorm(d, eps=shape.eps)
-        self.up = nn.Linear(d, shape.inner)
-        self.down = nn.Linear(shape.inner, d)
+        self.up = RowLinear(d, shape.inner)
+        self.down = RowLinear(shape.inner, d)
         self.norm2 = nn.LayerNorm(d, eps=shape.eps)
 
     def forward(
@@ -137,19 +102,25 @@ class Layer(LayerModule):
         matrix = unchanged if adapters is None else adapters.matrix
         mixed = self.attention(h, first, self.qkv, layout, self.heads, dropout, adapters)
         x = h if first is None else first
-        m = self.norm1(x + drop(matrix("o", mixed, self.out(mixed)), dropout))
+        m = add_and_norm(x, matrix("o", mixed, self.out(mixed)), dropout, self.norm1)
         up = matrix("i", m, self.up(m))
         if adapters is None:
-            down = RecomputedLinear.apply(up, self.down.weight, self.down.bias, self.activation)
-        else:
-            active = self.activation(up)
-            down = matrix("f", active, self.down(active))
-        y = m + drop(down, dropout)
-        if adapters is not None:
-            parallel = adapters.parallel(h, dropout, cls_only)
-            y = y if parallel is None else y + parallel
-        out: Tensor = self.norm2(y)
-        return out if adapters is None else adapters.after(out)
+            return add_and_norm(m, self.down.after(self.activation, up), dropout, self.norm2)
+        active = self.activation(up)
+        down = matrix("f", active, self.down(active))
+        parallel = adapters.parallel(h, dropout, cls_only)
+        x = m if parallel is None else m + parallel
+        return adapters.after(add_and_norm(x, down, dropout, self.norm2))
+
+
+def add_and_norm(
+    x: Tensor, z: Tensor, dropout: DropoutGenerator | None, norm: nn.LayerNorm
+) -> Tensor:
+    """norm(x + drop(z))."""
+    if dropout is None or dropout.trunk_rate <= 0:
+        return norm_of_sum(x, z, None, 1.0, norm)
+    rate = dropout.trunk_rate
+    return norm_of_sum(x, z, dropout.keep(z.shape, rate), scale(rate), norm)
 
 
 class Pooler(nn.Module):
@@ -166,4 +137,5 @@ class Pooler(nn.Module):
 def mean_of_texts(h: Tensor, layout: Layout) -> Tensor:
     """Each text's mean over its tokens: [tokens, d] -> [texts, d]."""
     lengths = layout.on(h.device).lengths
-    return torch.segment_reduce(h, "mean", lengths=lengths, axis=0, unsafe=True)
+    rows = wide(h[: layout.tokens])
+    return torch.segment_reduce(rows, "mean", lengths=lengths, axis=0, unsafe=True)

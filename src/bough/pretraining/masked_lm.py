@@ -16,10 +16,10 @@ from torch.nn import functional as F
 from bough.data.packing import Pack
 from bough.model.attention import gather_rows
 from bough.model.dropout import DropoutGenerator
-from bough.model.forward import PackedForward
 from bough.model.network import Network, fresh, plan_of
 from bough.model.pretrained import Encoder
 from bough.model.transformer import ACTIVATION
+from bough.native.norm import wide
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Cell
 from bough.pretraining.masking import TEXTS
@@ -123,7 +123,7 @@ class MaskedLM(Network):
     ) -> dict[str, Tensor]:
         """For each of the places named, what may stand there: [places, vocabulary]."""
         asked = [(TEXTS,)] * len(pack.lengths)
-        forward = PackedForward(self.routing, self.cells, pack, asked, dropout)
+        forward = self.trunk(pack, asked, dropout)
         (group,) = forward.run(1 + self.plan.layers)
         # The pass puts equal lengths side by side: where has each token of the pack gone?
         starts = torch.tensor(pack.lengths).cumsum(0) - torch.tensor(pack.lengths)
@@ -133,7 +133,7 @@ class MaskedLM(Network):
         )
         row = torch.empty_like(came)
         row[came] = torch.arange(len(came))
-        rows = group.rows[row[sequence_index[TEXTS].cpu()].to(group.rows.device)]
+        rows = wide(group.rows[row[sequence_index[TEXTS].cpu()].to(group.rows.device)])
         return {TEXTS: self.head(rows, self.words.weight)}
 
 

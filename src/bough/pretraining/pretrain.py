@@ -24,6 +24,7 @@ from bough.distributed import ALONE, Processes
 from bough.errors import UserError
 from bough.inference.device import device_of
 from bough.model import pretrained
+from bough.native.precision import agreed, narrow
 from bough.pretraining import encoder_folder, texts
 from bough.pretraining.masked_lm import MaskedLM
 from bough.pretraining.masking import TEXTS, MaskedBatches, Masker
@@ -111,6 +112,8 @@ class Pretrainer:
         read = texts.gather(settings, self.data.rows, recipe.root)
         self.texts = texts.prepare(read, settings.held_out, self.encoder.tokenizer, longest)
         self.model = MaskedLM.of(self.encoder, head, self.training.seed).to(self.device)
+        self.precision = agreed(recipe.precision, self.device, processes, display.say)
+        self.model.narrow = narrow(self.precision)
         processes.hand_out(self.model.state_dict().values())
         self.learned = {TEXTS: self.texts.learned}
         self.schedule = PhaseSchedule.of(self.training, None, self.learned)
@@ -140,15 +143,14 @@ class Pretrainer:
         else:
             unchanged.check(
                 self.writer.run, self.data, encoder, digests, self.display.say,
-                threads=torch.get_num_threads(), processes=self.processes.count, teachers={},
+                here=cost.environment(), processes=self.processes.count, teachers={},
             )  # fmt: skip
             self._check_texts()
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
         phase = Phase(
-            self.schedule, progress, self.model, self.learned, {TEXTS: 1.0},
-            self.recipe.precision, self.processes,
+            self.schedule, progress, self.model, self.learned, {TEXTS: 1.0}, self.processes,
         )  # fmt: skip
         phase.batches = MaskedBatches(
             phase.loader, self.masker, [self.training.seed, 3], lambda: progress.total,
@@ -167,7 +169,8 @@ class Pretrainer:
         own, tasks = self.encoder.pooling, self.data.tasks
         # As a run's recipe has it: with what was found about the tasks.
         found = tasks if own.name is None else own.resolve(tasks)
-        resolved, files = memory_rows.stored(self.recipe, found)
+        recipe = self.recipe.model_copy(update={"precision": self.precision})
+        resolved, files = memory_rows.stored(recipe, found)
         for name, content in files.items():
             self.writer.write(name, content)
         self.writer.write("recipe.yaml", resolved.dump())

@@ -91,7 +91,10 @@ class Recipe(Consistent):
         pattern=r"^(auto|cpu|mps|cuda(:[0-9]+)?)$",
         description="Where to compute: auto, cpu, cuda, cuda:N or mps.",
     )
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="Precision of the trunk.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto",
+        description="Of the trunk's products: fp32, bf16, or auto, the faster one here.",
+    )
     threads: int | None = Field(None, ge=1, description="CPU threads; null takes what is free.")
     training: Training = Field(default_factory=Training, description="How the weights are learned.")
     pretraining: Pretraining | None = Field(

@@ -15,6 +15,7 @@ import torch
 
 import bough
 from bough.model.network import Network
+from bough.native.build import library
 from bough.plan.cost import cost
 
 STEADY = 5  # steps at the start that are not counted: memory and threads warm up
@@ -46,6 +47,7 @@ def environment() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "kernels": "torch's" if library() is None else "bough's",
         "memory": psutil.virtual_memory().total,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "packages": {

@@ -53,6 +53,7 @@ class Environment(Open):
     gpu: str | None = None
     cores: Count | None = None
     threads: Count | None = None
+    kernels: str | None = None
     memory: Amount | None = None
 
 

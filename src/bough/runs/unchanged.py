@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from bough.data.dataset import Data
 from bough.errors import UserError
@@ -25,7 +26,7 @@ def check(
     encoder_digests: Mapping[str, str],
     say: Callable[[str], None],
     *,
-    threads: int,
+    here: Mapping[str, Any],
     processes: int,
     teachers: Mapping[str, str],
 ) -> None:
@@ -54,11 +55,13 @@ def check(
                 f"{run.folder}: the teachers of task {name!r} answer otherwise than when the run "
                 "began; put them back to resume it, or train anew"
             )
-    if before.get("threads", threads) != threads:
-        say(
-            f"the run began with {before['threads']} threads and goes on with {threads}: "
-            "results may differ in the last bits"
-        )
+    for what in ("threads", "kernels"):
+        if before.get(what, here[what]) != here[what]:
+            began, now = (f"{where[what]} {what}" for where in (before, here))
+            say(
+                f"the run began with {began} and goes on with {now}: "
+                "results may differ in the last bits"
+            )
     if (began := before.get("processes", 1)) != processes:
         say(
             f"processes: the run began with {began} and goes on with {processes}; its sums differ "

@@ -56,13 +56,21 @@ def build(
                 groups.setdefault((scale, parameter.ndim > 1), []).append(parameter)
     if not groups:
         raise ValueError("nothing here learns: every parameter is frozen")
-    return torch.optim.AdamW(
+    made = torch.optim.AdamW(
         [
             {"params": members, "scale": scale, "lr": lr * scale, "weight_decay": decay * decays}
             for (scale, decays), members in groups.items()
         ],
         fused=True,
     )
+    made.register_step_post_hook(_mark_as_changed)
+    return made
+
+
+def _mark_as_changed(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """A fused step moves weights without counting it; copies made of them count on that."""
+    moved = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    torch.autograd.graph.increment_version(moved)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -119,7 +119,6 @@ class Phase:
         network: Network,
         examples: Mapping[str, Examples],
         weights: Mapping[str, float],
-        precision: str,
         processes: Processes = ALONE,
         later: int = 0,
     ):
@@ -139,9 +138,7 @@ class Phase:
             for name, rows in self.loader.groups.items()
             for task in rows.places
         }
-        self.stepper = Stepper(
-            network, examples, training, weights, [*seed, 0], precision, processes
-        )
+        self.stepper = Stepper(network, examples, training, weights, [*seed, 0], processes)
         self.turns = np.random.Generator(np.random.PCG64([*seed, 1]))
         self.samplers = {
             name: ExampleSampler(

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from bough.data.examples import Examples
 from bough.data.loader import MicroBatch
-from bough.data.packing import Pack
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import EmbeddingsModule
@@ -63,13 +62,11 @@ class Stepper:
         training: Training,
         weights: Mapping[str, float],
         seed: Sequence[int],
-        precision: str = "fp32",
         processes: Processes = ALONE,
     ):
         self.network = network
         self.processes = processes
         self.training = training
-        self.precision = precision
         self.device = next(network.parameters()).device
         dropout, order = np.random.SeedSequence(list(seed)).generate_state(2)
         if not processes.first:  # other examples, other chance; all else is decided alike
@@ -172,16 +169,9 @@ class Stepper:
         losses: dict[str, Tensor] = {}
         for batch in part.batches:
             generator = DropoutGenerator(dropout, self.training.dropout)
-            forward = partial(self._outputs, batch.pack.to(self.device), batch.index, generator)
+            forward = partial(self.network, batch.pack.to(self.device), batch.index, generator)
             losses |= self.objective.losses(forward, batch)
         return losses
-
-    def _outputs(
-        self, pack: Pack, index: Mapping[str, Tensor], dropout: DropoutGenerator
-    ) -> dict[str, Tensor]:
-        with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16"):
-            outputs: dict[str, Tensor] = self.network(pack, index, dropout)
-        return outputs
 
     @torch.no_grad()
     def _again(self, step: Sequence[MicroBatch], dropout: Tensor) -> dict[str, float]:

@@ -25,6 +25,7 @@ from bough.inference.torch_model import untrained_model
 from bough.model import pretrained
 from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
+from bough.native.precision import agreed, narrow
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
 from bough.runs.console import Display
@@ -69,12 +70,19 @@ class Trainer:
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
         self.network = self.model.network.to(self.device)
+        self.precision = agreed(recipe.precision, self.device, processes, display.say)
+        self.network.narrow = narrow(self.precision)
         processes.hand_out(self.network.state_dict().values())
         for note in [*self.data.notes(), *self.data.noticed(), *notes]:
             display.say(note)
         self.train = self._examples("train")
         self.dev = self._examples("dev")
         for name, examples in self.train.items():
+            if examples.out_of_reach:
+                display.say(
+                    f"task {name!r}: {examples.out_of_reach:,} of its train spans end inside a "
+                    "word, or behind what is read of the text, and cannot be answered just so"
+                )
             if examples.cut:
                 display.say(
                     f"task {name!r}: {examples.cut:,} sequences cut to {self.model.longest} tokens"
@@ -113,7 +121,7 @@ class Trainer:
         else:
             unchanged.check(
                 self.writer.run, self.data, self.recipe.encoder, self.encoder_digests,
-                self.display.say, threads=torch.get_num_threads(), processes=self.processes.count,
+                self.display.say, here=cost.environment(), processes=self.processes.count,
                 teachers=digests(self.learned),
             )  # fmt: skip
             progress = Progress(**self.state["progress"])
@@ -129,13 +137,13 @@ class Trainer:
         self.processes.wait()  # until all of it is written
 
     def _begin(self) -> None:
-        # With the classes, the pooling and the length that were found: they are the run's, whatever
-        # becomes of the files and the rules.
+        # With the classes, pooling, length and precision that were found: they are the run's,
+        # whatever becomes of the files, the rules and the machine.
         found: dict[str, Any] = {"heads": "fitted" if self._heads_fitted else "fresh"}
         if self.schedules[0].by_rows and not self.recipe.training.phases:
             found["epochs"] = self.schedules[0].epochs
         training = self.recipe.training.model_copy(update=found)
-        recipe = self.recipe.model_copy(update={"training": training})
+        recipe = self.recipe.model_copy(update={"training": training, "precision": self.precision})
         resolved, files = memory_rows.stored(recipe, self.tasks)
         for name, content in files.items():
             self.writer.write(name, content)
@@ -186,8 +194,8 @@ class Trainer:
         judged = self._with_states(self.network, few)
         weights = self.recipe.task_weights()
         phase = Phase(
-            schedule, progress, self.network, examples, weights, self.recipe.precision,
-            self.processes, sum(later.steps for later in self.schedules[progress.phase + 1 :]),
+            schedule, progress, self.network, examples, weights, self.processes,
+            sum(later.steps for later in self.schedules[progress.phase + 1 :]),
         )  # fmt: skip
         if self.state is not None:
             phase.restore(self.state)
@@ -255,6 +263,7 @@ class Trainer:
     def _finish(self, progress: Progress) -> None:
         """The best model once more on every split that has rows; then the run is done."""
         best = load_torch(self.writer.run) if self.processes.first else self.model
+        best.network.narrow = self.network.narrow
         best.network.to(self.device)
         self.processes.hand_out(best.network.state_dict().values())
         if all(schedule.frozen for schedule in self.schedules):

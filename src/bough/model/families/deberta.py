@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from bough.model.attention import Bucket, Layout, unchanged
 from bough.model.dropout import DropoutGenerator, drop
 from bough.model.families.parts import EmbeddingsModule, LayerAdapters
+from bough.native.linear import RowLinear
 from bough.plan.encoder_shape import Shape
 
 
@@ -53,7 +54,7 @@ class DisentangledAttention:
         self,
         h: Tensor,
         first: Tensor | None,
-        qkv: nn.Linear,
+        qkv: RowLinear,
         layout: Layout,
         heads: int,
         dropout: DropoutGenerator | None,
@@ -61,17 +62,20 @@ class DisentangledAttention:
     ) -> Tensor:
         """[tokens, d] -> [tokens, d]; with `first`, the texts' first rows, only these ask."""
         matrix = unchanged if adapters is None else adapters.matrix
-        d = h.shape[1]
+        sizes = h.shape[1], 2 * h.shape[1]
         queries = None
         if first is None:
             rows = matrix("qkv", h, qkv(h))
         else:
-            queries = matrix("q", first, product(first, qkv, slice(0, d)))
-            rows = matrix("kv", h, product(h, qkv, slice(d, None)))
+            queries = matrix("q", first, qkv.part(first, sizes, 0))
+            rows = matrix("kv", h, qkv.part(h, sizes, 1))
         low, high = self._used(layout)
-        positions = placed(layout, qkv, low, high, dropout, adapters)
+        positions = placed(layout, qkv, low, high, h.dtype, dropout, adapters)
         piecewise = self._padded if h.is_cuda else self._by_bucket
-        return piecewise(rows, queries, positions, low, heads, dropout)
+        if not layout.padding:
+            return piecewise(rows, queries, positions, low, heads, dropout)
+        mixed = piecewise(rows[: layout.tokens], queries, positions, low, heads, dropout)
+        return mixed if first is not None else F.pad(mixed, (0, 0, 0, layout.padding))
 
     def _used(self, layout: Layout) -> tuple[int, int]:
         """The rows of the table that texts of these lengths need; a trace is for all lengths."""
@@ -167,9 +171,10 @@ class DisentangledAttention:
 
 def placed(
     layout: Layout,
-    qkv: nn.Linear,
+    qkv: RowLinear,
     low: int,
     high: int,
+    dtype: torch.dtype,
     dropout: DropoutGenerator | None,
     adapters: LayerAdapters | None,
 ) -> Layout:
@@ -180,8 +185,8 @@ def placed(
     """
     tables: list[Tensor] = []
     for table in layout.biases:
-        used = drop(table[low:high], dropout)
-        made = product(used, qkv, slice(0, 2 * used.shape[1]))
+        used = drop(table[low:high], dropout).to(dtype)
+        made = qkv.part(used, (2 * used.shape[1], used.shape[1]), 0)
         tables += [made] if adapters is None else adapters.each("qk", used, made)
     which = layout.bias_of or (0,) * len(layout.lengths)
     if adapters is not None:
@@ -189,11 +194,6 @@ def placed(
         number = len(tables) // len(layout.biases)
         which = tuple(t * number + s for t, s in zip(which, segments, strict=True))
     return replace(layout, biases=tuple(tables), bias_of=which)
-
-
-def product(x: Tensor, linear: nn.Linear, columns: slice) -> Tensor:
-    """Some columns of a linear layer's output."""
-    return F.linear(x, linear.weight[columns], linear.bias[columns])
 
 
 def skewed(x: Tensor) -> Tensor:

@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from bough.model.attention import Layout, self_attention, unchanged
 from bough.model.dropout import DropoutGenerator, drop
 from bough.model.families.parts import EmbeddingsModule, LayerAdapters, LayerModule
-from bough.model.transformer import ACTIVATION, RecomputedLinear
+from bough.model.transformer import ACTIVATION
+from bough.native.linear import RowLinear
+from bough.native.norm import norm_of
 from bough.plan.encoder_shape import Shape
 
 
@@ -49,11 +51,11 @@ class ModernBertLayer(LayerModule):
         self.theta = shape.theta if self.reach is None else shape.local_theta
         self.activation = ACTIVATION[shape.activation]
         self.norm1 = nn.LayerNorm(d, eps=eps, bias=False) if number > 1 else None
-        self.qkv = nn.Linear(d, 3 * d, bias=False)
-        self.out = nn.Linear(d, d, bias=False)
+        self.qkv = RowLinear(d, 3 * d, bias=False)
+        self.out = RowLinear(d, d, bias=False)
         self.norm2 = nn.LayerNorm(d, eps=eps, bias=False)
-        self.up = nn.Linear(d, shape.up, bias=False)
-        self.down = nn.Linear(shape.inner, d, bias=False)
+        self.up = RowLinear(d, shape.up, bias=False)
+        self.down = RowLinear(shape.inner, d, bias=False)
         last = number == shape.layers
         self.final = nn.LayerNorm(d, eps=eps, bias=False) if last else None
 
@@ -66,14 +68,14 @@ class ModernBertLayer(LayerModule):
         adapters: LayerAdapters | None = None,
     ) -> Tensor:
         matrix = unchanged if adapters is None else adapters.matrix
-        x = h if self.norm1 is None else self.norm1(h)
+        x = h if self.norm1 is None else norm_of(h, self.norm1)
         mixed = self._attention(x, layout, dropout, cls_only, adapters)
         rows = h[layout.on(h.device).starts] if cls_only else h
         m = rows + drop(matrix("o", mixed, self.out(mixed)), dropout)
-        n = self.norm2(m)
+        n = norm_of(m, self.norm2)
         up = matrix("i", n, self.up(n))
         if adapters is None:
-            down = RecomputedLinear.apply(up, self.down.weight, None, self._gated)
+            down = self.down.after(self._gated, up)
         else:
             active = self._gated(up)
             down = adapters.after(matrix("f", active, self.down(active)))
@@ -81,7 +83,7 @@ class ModernBertLayer(LayerModule):
         if adapters is not None:
             parallel = adapters.parallel(x, dropout, cls_only)
             y = y if parallel is None else y + parallel
-        return y if self.final is None else self.final(y)
+        return y if self.final is None else norm_of(y, self.final)
 
     def _attention(
         self,

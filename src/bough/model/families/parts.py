@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bough.model.attention import Layout
 from bough.model.dropout import DropoutGenerator
+from bough.native.linear import RowLinear
 
 
 class LayerAdapters(Protocol):
@@ -36,7 +37,7 @@ Attention = Callable[
     [
         Tensor,
         Tensor | None,
-        nn.Linear,
+        RowLinear,
         Layout,
         int,
         DropoutGenerator | None,

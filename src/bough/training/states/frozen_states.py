@@ -24,9 +24,9 @@ from bough.data.examples import CachedStates, Examples
 from bough.data.packing import packs
 from bough.data.tokens import Ints
 from bough.distributed import Processes
-from bough.model.forward import PackedForward
 from bough.model.network import Network
 from bough.model.routing import READ
+from bough.native.norm import wide
 from bough.training.states.disk_cache import StateCache, cache_folder, disk_limit
 
 IN_MEMORY = 2**30  # bytes; more is left on disk and mapped
@@ -99,6 +99,8 @@ class States:
             cells = [use.cell.key for use in path if use.cell is not None]
             weights = [self._weights(key) for key in cells]
             facts = [VERSION, task_use, weights, cells, vars(self.network.shape)]
+            if self.network.narrow is not None:
+                facts.append(str(self.network.narrow))
             digest.update(json.dumps(facts).encode())
         sequences = examples.sequences
         words = () if sequences.words is None else (sequences.words.tokens, sequences.words.bounds)
@@ -160,11 +162,9 @@ class States:
         states: dict[tuple[object, object], CachedStates] = {}
         for numbers, pack in packs(examples.sequences):
             tasks = [(task,)] * len(numbers)
-            walk = PackedForward(
-                self.network.routing, self.network.cells, pack.to(device), tasks, None
-            )
+            walk = self.network.trunk(pack.to(device), tasks, None)
             for group in walk.run(self.first):
-                rows, at = group.rows.cpu(), 0
+                rows, at = wide(group.rows).cpu(), 0
                 for stream in group.streams:
                     kind = stream.task_uses, stream.origin
                     if kind not in states:
