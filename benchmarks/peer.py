@@ -112,15 +112,18 @@ class Peer(nn.Module):
         )
         return self.heads[task](self.drop(self.trunk(**inputs).last_hidden_state[:, 0]))
 
-    def step(self, train: Mapping[str, checked_rows.Rows], chosen: Chosen) -> float:
+    def step(
+        self, train: Mapping[str, checked_rows.Rows], chosen: Chosen, bf16: bool = False
+    ) -> float:
         self.train()
         self.optimiser.zero_grad(set_to_none=True)
         total = torch.zeros(())
         for name, which in chosen.items():
             table = train[name]
-            outputs = self.logits(name, [table.texts[i] for i in which])
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                outputs = self.logits(name, [table.texts[i] for i in which])
             labels = torch.tensor([table.labels[i] for i in which])
-            total = total + peer_loss(self.tasks[name], outputs, labels)
+            total = total + peer_loss(self.tasks[name], outputs.float(), labels)
         total.backward()
         self.optimiser.step()
         return total.item()
@@ -156,10 +159,11 @@ def ratio(times: Mapping[str, Sequence[float]], base: str, name: str) -> float:
 
 
 def matrix_speed(
-    rows_: int = 2048, inner: int = 384, outer: int = 1536, seconds: float = 2.0
-) -> float:
-    """The best speed of single-precision matrix products on this machine, now, in FLOP/s."""
-    a, b = torch.randn(rows_, inner), torch.randn(inner, outer)
+    dtype: torch.dtype = torch.float32, rows_: int = 2048, inner: int = 384, outer: int = 1536,
+    seconds: float = 2.0,
+) -> float:  # fmt: skip
+    """The best speed of matrix products of such numbers on this machine, now, in FLOP/s."""
+    a, b = torch.randn(rows_, inner).to(dtype), torch.randn(inner, outer).to(dtype)
     best, end = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < end:
         began = time.perf_counter()

@@ -13,6 +13,7 @@ import argparse
 import os
 import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -51,17 +52,13 @@ def many_tasks(tasks, examples, chosen, count: int):
 
 
 def training(args, tasks, examples, pretrained, batches) -> None:
-    steppers: dict[str, Stepper] = {
-        "full": bough_stepper(tasks, examples, pretrained, 0.1),
-        "split@3": bough_stepper(tasks, examples, pretrained, 0.1, "split@3"),
-        "separate": bough_stepper(tasks, examples, pretrained, 0.1, "separate"),
-        "pal:64": bough_stepper(tasks, examples, pretrained, 0.1, "pal:64"),
-        "lora:8": bough_stepper(tasks, examples, pretrained, 0.1, "lora:8"),
-        "full, pcgrad": bough_stepper(tasks, examples, pretrained, 0.1, combine="pcgrad"),
-    }
+    made = partial(bough_stepper, tasks, examples, pretrained, 0.1, precision=args.precision)
+    plans = ("full", "split@3", "separate", "pal:64", "lora:8")
+    steppers: dict[str, Stepper] = {plan: made(plan=plan) for plan in plans}
+    steppers["full, pcgrad"] = made(combine="pcgrad")
     variants = {n: (lambda i, s=s: step(s, examples, batches[i])) for n, s in steppers.items()}
     more, more_examples, parts = many_tasks(tasks, examples, batches, 32)
-    thirty_two = bough_stepper(more, more_examples, pretrained, 0.1)
+    thirty_two = bough_stepper(more, more_examples, pretrained, 0.1, precision=args.precision)
     variants["full, 32 tasks"] = lambda i: step(thirty_two, more_examples, parts[i])
     ones = {name: [1.0] * len(batches) for name in variants}
     times = peer.interleave(variants, ones, args.rounds)
@@ -133,6 +130,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--encoder", default="minilm", help="a folder, a hub id, or minilm")
+    parser.add_argument(
+        "--precision", choices=["fp32", "bf16"], default="fp32", help="of training steps"
+    )
     args = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     tasks, train, pretrained, examples = setting(args)

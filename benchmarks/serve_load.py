@@ -1,6 +1,7 @@
 """The server under load from another process: speed, order, overload, and a clean end.
 
     python benchmarks/serve_load.py [--seconds 60] [--clients 64] [--run RUN] [--workers N]
+                                    [--precision auto]
 
 Clients on the loopback send requests of one text, and of one to sixteen texts, of mixed lengths, as
 fast as answers come. Every answer is compared with the offline prediction, after the clock has
@@ -38,11 +39,14 @@ LATE = 0.1  # seconds before the signal within which a request may not have reac
 
 
 class Bench:
-    def __init__(self, folder: Path, run: Path | None, count: int, workers: int = 1):
+    def __init__(
+        self, folder: Path, run: Path | None, count: int, workers: int = 1, precision: str = "auto"
+    ):
         self.folder = folder
-        self.workers = workers
+        self.options = ["--workers", str(workers), "--precision", precision]
         self.run = run or make_model(folder)
         self.model = load_torch(self.run)
+        self.model.answer_in(precision)
         self.texts = mixed_texts(self.model, count)
         truth = self.model.predict(self.texts)
         known = {
@@ -58,7 +62,7 @@ class Bench:
         return len(self.texts) / (time.perf_counter() - began)
 
     def start(self, *options: str) -> tuple[subprocess.Popen, tuple[str, int]]:
-        command = [sys.executable, "-m", "bough", "serve", "--workers", str(self.workers)]
+        command = [sys.executable, "-m", "bough", "serve", *self.options]
         process = subprocess.Popen(
             [*command, str(self.run), "--port", "0", *options], stdout=subprocess.PIPE, text=True
         )
@@ -191,13 +195,14 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=2000, help="different texts")
     parser.add_argument("--run", type=Path, help="a run; by default MiniLM with fresh heads")
     parser.add_argument("--workers", type=int, default=1, help="processes of the server")
+    parser.add_argument("--precision", default="auto", help="fp32, bf16; int8 for a measured run")
     args = parser.parse_args()
     print(
         f"{os.cpu_count()} cores, {args.clients} clients, {args.seconds:g} s each, "
-        f"{args.workers} worker(s)"
+        f"{args.workers} worker(s), precision {args.precision}"
     )
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), args.run, args.texts, args.workers)
+        bench = Bench(Path(folder), args.run, args.texts, args.workers, args.precision)
         bench.offline()
         speed(bench, "one text each", args.seconds, args.clients, [1])
         speed(bench, "1 to 16 texts", args.seconds, args.clients, [1, 1, 2, 4, 8, 16])

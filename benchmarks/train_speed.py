@@ -1,35 +1,47 @@
-"""Training speed and memory against plain transformers, on the same examples in turn.
+"""Training speed and memory against transformers, on the same examples in turn.
 
-    python benchmarks/train_speed.py [--rounds 8] [--batch 32] [--dropout 0.1]
+    python benchmarks/train_speed.py [--rounds 8] [--batch 32] [--dropout 0.1] [--encoder minilm]
+                                     [--precision auto] [--json FILE]
 
-Prints how many times as fast bough's training step is as a plain transformers loop (rows in random
-order, and grouped by length), the share of the machine's matrix-product speed that it reaches, and
-each side's peak memory (measured in processes of their own).
+Prints how many times as fast bough's training step is as a transformers loop: plain (rows in random
+order, fp32), grouped by length, and grouped in bf16 by autocast, the fastest that it offers; the
+share of the machine's matrix-product speed, in the precision of the step, that it reaches; and each
+side's peak memory (measured in processes of their own).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 import numpy as np
+import torch
 
 import peer
 from bough.data.examples import Examples
 from bough.data.loader import Loader
 from bough.model.network import Network, plan_of
 from bough.model.pretrained import load
+from bough.native.precision import resolve
 from bough.recipe.training import Training
 from bough.runs.cost import peak_memory
 from bough.training.step import Stepper
 
+NUMBERS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+WARMUP = 2
+
 
 def bough_stepper(
-    tasks, examples, pretrained, dropout: float, plan: str = "full", **training
-) -> Stepper:
+    tasks, examples, pretrained, dropout: float, plan: str = "full", precision: str = "fp32",
+    **training,
+) -> Stepper:  # fmt: skip
     network = Network.pretrained(plan_of(plan, tasks, pretrained.shape), tasks, pretrained, seed=0)
+    network.narrow = NUMBERS[precision] if precision != "fp32" else None
     settings = Training(lr=2e-5, dropout=dropout, clip=None, **training)
     return Stepper(network, examples, settings, dict.fromkeys(tasks, 1.0), seed=[0])
 
@@ -46,7 +58,7 @@ def setting(args) -> tuple:
         n: t.model_copy(update={"pooling": "cls", "dropout": args.dropout})
         for n, t in tasks.items()
     }
-    pretrained = load("minilm")
+    pretrained = load(args.encoder)
     examples = {
         n: Examples.of(tasks[n], rows, pretrained.tokenizer, 512) for n, rows in train.items()
     }
@@ -62,16 +74,9 @@ def forward_flops(lengths: np.ndarray, shape) -> float:
 
 def memory_of(side: str, args) -> int:
     """Peak memory of a process that runs one side only."""
-    command = [
-        sys.executable,
-        __file__,
-        "--alone",
-        side,
-        "--batch",
-        str(args.batch),
-        "--dropout",
-        str(args.dropout),
-    ]
+    command = [sys.executable, __file__, "--alone", side]
+    for option in ("batch", "dropout", "encoder", "precision"):
+        command += [f"--{option}", str(getattr(args, option))]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return int(out.split()[-1])
 
@@ -81,12 +86,12 @@ def alone(args) -> None:
     batches = peer.draw(train, 6, args.batch, 0)
     before = peak_memory()
     if args.alone == "bough":
-        stepper = bough_stepper(tasks, examples, pretrained, args.dropout)
+        stepper = bough_stepper(tasks, examples, pretrained, args.dropout, precision=args.precision)
         del pretrained  # as training does: the network has its own copy
         for chosen in batches:
             step(stepper, examples, chosen)
     elif args.alone == "transformers":
-        hf = peer.Peer("minilm", tasks, args.dropout)
+        hf = peer.Peer(args.encoder, tasks, args.dropout)
         for chosen in batches:
             hf.step(train, chosen)
     print(before if args.alone == "nothing" else peak_memory())
@@ -97,18 +102,39 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--encoder", default="minilm", help="a folder, a hub id, or minilm")
+    parser.add_argument("--precision", choices=["auto", *NUMBERS], default="auto", help="bough's")
+    parser.add_argument("--json", help="a file for the ratios")
     parser.add_argument(
         "--alone", choices=["bough", "transformers", "nothing"], help=argparse.SUPPRESS
     )
     args = parser.parse_args()
+    args.precision = resolve(args.precision, torch.device("cpu"))
     if args.alone:
         alone(args)
         return
+    ratios = speeds(args)
+    memory = {side: memory_of(side, args) for side in ("nothing", "transformers", "bough")}
+    ratios["memory_ratio"] = memory["bough"] / memory["transformers"]
+    print(
+        f"\npeak memory: transformers {memory['transformers'] / 2**20:,.0f} MiB, "
+        f"bough {memory['bough'] / 2**20:,.0f} MiB, ratio {ratios['memory_ratio']:.2f}"
+        f" (of which libraries and data {memory['nothing'] / 2**20:,.0f} MiB)"
+    )
+    if args.json:
+        Path(args.json).write_text(json.dumps(ratios, indent=1) + "\n", encoding="utf-8")
+
+
+def speeds(args) -> dict[str, float]:
+    """Every side's steps in turn, printed; bough's on plain batches against the others."""
     tasks, train, pretrained, examples = setting(args)
-    steps = args.rounds + 2
+    steps = args.rounds + WARMUP
     plain, grouped = (peer.draw(train, steps, args.batch, group) for group in (0, 50))
-    hf = peer.Peer("minilm", tasks, args.dropout)
-    stepper = bough_stepper(tasks, examples, pretrained, args.dropout)
+    hf = peer.Peer(args.encoder, tasks, args.dropout)
+    own = {
+        precision: bough_stepper(tasks, examples, pretrained, args.dropout, precision=precision)
+        for precision in dict.fromkeys((args.precision, "fp32"))
+    }
 
     def tokens(batches):
         return [
@@ -119,41 +145,48 @@ def main() -> None:
     variants = {
         "transformers": lambda i: hf.step(train, plain[i]),
         "transformers, grouped": lambda i: hf.step(train, grouped[i]),
-        "bough": lambda i: step(stepper, examples, plain[i]),
-        "bough, grouped": lambda i: step(stepper, examples, grouped[i]),
+        "transformers, grouped, bf16": lambda i: hf.step(train, grouped[i], bf16=True),
     }
+    for precision, stepper in own.items():
+        variants[f"bough, {precision}"] = partial(_own_step, stepper, examples, plain)
+        variants[f"bough, grouped, {precision}"] = partial(_own_step, stepper, examples, grouped)
     work = {name: tokens(grouped if "grouped" in name else plain) for name in variants}
-    speed = peer.matrix_speed()
-    times = peer.interleave(variants, work, args.rounds)
-    speed = max(speed, peer.matrix_speed())
-    print(
-        f"\nmatrix products: {speed / 1e9:.0f} GFLOP/s; {args.rounds} rounds, "
-        f"batch {args.batch} of each of {len(tasks)} tasks, dropout {args.dropout:g}\n"
-    )
-    print(f"{'':24}{'x transformers':>15}{'x grouped':>11}{'tokens/s':>10}{'of matrix speed':>17}")
-    for name in variants:
+    speed = {name: peer.matrix_speed(dtype) for name, dtype in NUMBERS.items()}
+    times = peer.interleave(variants, work, args.rounds, WARMUP)
+    speed = {name: max(speed[name], peer.matrix_speed(dtype)) for name, dtype in NUMBERS.items()}
+
+    def share(name: str) -> float:
+        """Of the speed of products in the step's precision."""
         batches = grouped if "grouped" in name else plain
-        shares = []
-        for i, seconds in enumerate(times[name]):
-            chosen = batches[i + 2]
+        reached = []
+        for i, seconds in enumerate(times[name], WARMUP):
             flops = 3 * sum(
                 forward_flops(examples[n].lengths[w].astype(float), pretrained.shape)
-                for n, w in chosen.items()
+                for n, w in batches[i].items()
             )
-            shares.append(flops / (seconds * work[name][i + 2]) / speed)
-        per_second = 1000 / statistics.median(times[name])
-        print(
-            f"{name:24}{peer.ratio(times, 'transformers', name):15.2f}"
-            f"{peer.ratio(times, 'transformers, grouped', name):11.2f}{per_second:10,.0f}"
-            f"{statistics.median(shares):17.0%}"
-        )
-    memory = {side: memory_of(side, args) for side in ("nothing", "transformers", "bough")}
+            reached.append(flops / (seconds * work[name][i]))
+        return statistics.median(reached) / speed["bf16" if "bf16" in name else "fp32"]
+
+    products = ", ".join(f"{name} {each / 1e9:.0f}" for name, each in speed.items())
     print(
-        f"\npeak memory: transformers {memory['transformers'] / 2**20:,.0f} MiB, "
-        f"bough {memory['bough'] / 2**20:,.0f} MiB, "
-        f"ratio {memory['bough'] / memory['transformers']:.2f}"
-        f" (of which libraries and data {memory['nothing'] / 2**20:,.0f} MiB)"
+        f"\nmatrix products, GFLOP/s: {products}; {args.rounds} rounds, batch {args.batch} of each "
+        f"of {len(tasks)} tasks, dropout {args.dropout:g}\n"
     )
+    bases = ("transformers", "transformers, grouped", "transformers, grouped, bf16")
+    heads = ("x plain", "x grouped", "x grouped bf16", "tokens/s", "of products")
+    print(f"{'':28}" + "".join(f"{head:>15}" for head in heads))
+    for name in variants:
+        ratios = "".join(f"{peer.ratio(times, base, name):15.2f}" for base in bases)
+        per_second = 1000 / statistics.median(times[name])
+        print(f"{name:28}{ratios}{per_second:15,.0f}{share(name):15.0%}")
+    chosen = f"bough, {args.precision}"
+    keys = ("x_transformers", "x_transformers_grouped", "x_transformers_grouped_bf16")
+    found = {key: peer.ratio(times, base, chosen) for key, base in zip(keys, bases, strict=True)}
+    return {**found, "of_product_speed": share(chosen)}
+
+
+def _own_step(stepper: Stepper, examples, batches, i: int) -> None:
+    step(stepper, examples, batches[i])
 
 
 if __name__ == "__main__":

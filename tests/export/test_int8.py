@@ -40,8 +40,8 @@ def test_int8_says_what_it_costs(run: Path, tmp_path: Path) -> None:
 def test_int8_that_costs_too_much_leaves_nothing(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    same = {name: {"accuracy": 0.9, "pearson": 0.9} for name in folders.TASKS}
-    scores = iter([same, same | {"similarity": {"pearson": 0.88}}])
+    same = {name: {"accuracy": 0.9, "pearson": 0.9, "rows": 16} for name in folders.TASKS}
+    scores = iter([same, same | {"similarity": {"pearson": 0.88, "rows": 16}}])
     monkeypatch.setattr(int8, "dev_scores", lambda *_: next(scores))
     with pytest.raises(UserError, match=r"costs task 'similarity' 0\.0200 of its dev pearson"):
         write_onnx(run, tmp_path / "int8", int8=True, tell=lambda _: None)

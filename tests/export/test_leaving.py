@@ -127,7 +127,8 @@ def test_int8_that_costs_too_much_is_refused(
 
     def scores(*asked: Any) -> int8.Scores:
         calls.append(real(*asked))
-        lost = {"accuracy": calls[0]["questions"]["accuracy"] - 0.2}
+        kept = calls[0]["questions"]
+        lost = {**kept, "accuracy": kept["accuracy"] - 0.2}
         return calls[0] if len(calls) == 1 else calls[0] | {"questions": lost}
 
     monkeypatch.setattr(int8, "dev_scores", scores)

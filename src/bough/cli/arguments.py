@@ -23,6 +23,12 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="CPU threads; else as many as others leave free."),
 ]
+PrecisionName = Annotated[
+    str,
+    typer.Option(
+        metavar="P", help="Of the trunk's products: fp32, bf16, int8, or auto, the faster of two."
+    ),
+]
 TaskNames = Annotated[
     list[str] | None, typer.Option("--task", metavar="T", help="Only this task (repeatable).")
 ]

@@ -13,6 +13,7 @@ import typer
 from bough.cli.arguments import (
     AsJson,
     ModelPath,
+    PrecisionName,
     SkipBad,
     TaskNames,
     TextColumns,
@@ -47,6 +48,7 @@ def evaluate(
     ] = "",
     skip: SkipBad = False,
     threads: Threads = None,
+    precision: PrecisionName = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a run's rows or on labelled files: class by class, with its mistakes."""
@@ -67,7 +69,7 @@ def evaluate(
         print(shown(sentence), file=sys.stderr)
 
     if files:
-        model = load(run, threads=number)
+        model = load(run, threads=number, precision=precision)
         found = {
             str(file): judge(
                 model, file, tasks=task or (), text=text or (), label=label, skip=skip, say=say
@@ -76,7 +78,7 @@ def evaluate(
         }
     else:
         split = split or "dev"
-        found = {split: judge(run, split=split, tasks=task or (), say=say)}
+        found = {split: judge(run, split=split, tasks=task or (), precision=precision, say=say)}
     if as_json:
         print(json.dumps({name: each.as_dict() for name, each in found.items()}, indent=1))
         return

@@ -9,6 +9,7 @@ import typer
 
 from bough.cli.arguments import (
     ModelPath,
+    PrecisionName,
     SkipBad,
     TaskNames,
     TextColumns,
@@ -42,6 +43,7 @@ def predict(
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="A .csv or .jsonl file.")
     ] = None,
     threads: Threads = None,
+    precision: PrecisionName = "auto",
 ) -> None:
     """Answer texts: one line each (a tab between the texts of a pair), or a table's columns."""
     if file != "-" and not Path(file).exists():  # said before anything is loaded
@@ -52,4 +54,4 @@ def predict(
     from bough.inference.predict_file import answer_file
 
     choice = Choice(tuple(task or ()), tuple(text or ()), skip, abstain=abstain, keep=keep)
-    answer_file(run, file, out, choice, settle_threads(threads))
+    answer_file(run, file, out, choice, settle_threads(threads), precision)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bough.cli.arguments import ModelPath
+from bough.cli.arguments import ModelPath, PrecisionName
 from bough.errors import UserError
 from bough.extras import install_line
 
@@ -31,6 +31,7 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "cpu",
+    precision: PrecisionName = "auto",
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that answer, with the weights in common.")
     ] = 1,
@@ -83,4 +84,5 @@ def serve(
         host,
         port,
         device,
+        precision,
     )

@@ -120,7 +120,7 @@ def tokenise(
     tokenizer.enable_truncation(longest, strategy="longest_first")
     offsets = words or tagger is not None
     encode = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
-    encodings = encode([text_of(parts) for parts in texts])
+    encodings = encode([text_of(parts) for parts in texts]) if texts else []
     lengths = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
     bounds = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
     ids = np.empty(bounds[-1], np.int32)

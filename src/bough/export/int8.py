@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.inference.evaluation import evaluated
 from bough.inference.model import Model
+from bough.inference.precision.int8_scores import changes
 from bough.runs.run_dir import Run
 
 Tell = Callable[[str], None]
@@ -40,24 +40,6 @@ def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
             reduce_range=True,  # 7 of 8 bits: processors without VNNI overflow on all 8
         )
         return onnx.load(file)
-
-
-@dataclass(frozen=True)
-class ScoreChange:
-    """A task's score before and after rounding to int8."""
-
-    task: str
-    metric: str
-    before: float
-    after: float
-
-    @property
-    def drop(self) -> float:
-        return self.before - self.after
-
-    def __str__(self) -> str:
-        scores = f"{self.metric} fp32 {self.before:.4f}  int8 {self.after:.4f}"
-        return f"{self.task}: {scores}  change {self.after - self.before:+.4f}"
 
 
 def dev_rows(source: str | Path) -> dict[str, Rows]:
@@ -85,14 +67,11 @@ def check(
 ) -> Scores:
     """The dev scores in int8; a UserError if a task lost more than it may."""
     before, after = dev_scores(fp32, rows), dev_scores(int8, rows)
-    changes = [
-        ScoreChange(name, metric, before[name][metric], after[name][metric])
-        for name, metric in ((name, fp32.tasks[name].metric_name) for name in rows)
-    ]
-    for change in changes:
+    found = changes(fp32, before, after)
+    for change in found:
         tell(str(change))
     # A score that is no number is never better than another: it must not slip through.
-    worse = [change for change in changes if not change.drop <= tolerance]
+    worse = [change for change in found if not change.drop <= tolerance]
     if worse:
         worst = max(worse, key=lambda change: change.drop)
         raise UserError(

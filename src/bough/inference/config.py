@@ -99,6 +99,16 @@ class Calibration(Open):
     ece: float
 
 
+class Int8Score(Open):
+    """What rounding to int8 did to one task's dev score."""
+
+    task: str
+    metric: str
+    before: float
+    after: float
+    rows: int
+
+
 class Facts(Open):
     """What the card says of the model beside its tasks."""
 
@@ -108,6 +118,7 @@ class Facts(Open):
     examples: list[Annotated[Any, PlainValidator(_example)]] = []
     scores: dict[str, Scores] = {}
     calibration: dict[str, Calibration] = {}
+    int8: dict[str, Int8Score] = {}
     cost: Cost | None = None
     data: dict[str, dict[str, Split]] = {}
     training: dict[str, Any] = {}

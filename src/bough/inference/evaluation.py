@@ -17,12 +17,14 @@ from bough.data import checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.dataset import Data
 from bough.data.examples import Examples
-from bough.data.tables import open_table, wanted_of
+from bough.data.prepared.streams import open_table
+from bough.data.tables import wanted_of
 from bough.data.tokens import text_of
 from bough.errors import UserError
 from bough.inference.input_files import Choice, fitting, readers
 from bough.inference.load import load
 from bough.inference.model import WINDOW, Form, Model
+from bough.inference.precision.int8_scores import changes, keep
 from bough.inference.torch_model import MultiTaskModel
 from bough.recipe.sources import Source, as_source
 from bough.recipe.tasks import SPLITS, Task
@@ -85,6 +87,7 @@ def evaluate(
     text: Sequence[str] | str = (),
     label: str = "",
     skip: bool = False,
+    precision: str = "auto",
     say: Say = lambda sentence: None,
 ) -> Evaluation:
     """Judge a model on labelled rows.
@@ -97,6 +100,8 @@ def evaluate(
         text: The column with the text, or two for a pair, if not by their names in the recipe.
         label: The column with the label, likewise.
         skip: Leave out rows that cannot be read.
+        precision: As for `bough.load`. `int8` on all tasks' dev rows of a run also says what it
+            costs them, and keeps that with the model: only then does it answer so.
         say: Told of rows that were left out, or that are not those of the run.
 
     Raises:
@@ -112,8 +117,8 @@ def evaluate(
     )
     choice = Choice(named, columns, skip, label)
     if rows is None:
-        return _of_run(source, split, choice, say)
-    model = source if isinstance(source, Model) else load(source)
+        return _of_run(source, split, choice, precision, say)
+    model = source if isinstance(source, Model) else load(source, precision=precision)
     choice.check(model)
     given, root = as_source(rows, "the rows given"), Path.cwd()
     policy: checked_rows.Policy = "skip" if skip else "error"
@@ -129,14 +134,19 @@ def evaluate(
 
 
 def _of_run(
-    source: str | os.PathLike[str] | Run | Model, split: str, choice: Choice, say: Say
+    source: str | os.PathLike[str] | Run | Model,
+    split: str,
+    choice: Choice,
+    precision: str,
+    say: Say,
 ) -> Evaluation:
     if isinstance(source, Model):
         raise UserError("a model has no rows of its own; give the rows to judge it by")
     if split not in SPLITS:
         raise UserError(f"split {split!r}: expected {', '.join(SPLITS)}")
     run = source if isinstance(source, Run) else _run(source)
-    model = load(run)
+    weigh = precision == "int8" and split == "dev" and not choice.tasks
+    model = load(run, precision="fp32" if weigh else precision)
     choice.check(model)
     recipe = run.recipe()
     asked = {n: t for n, t in recipe.tasks.items() if n in (choice.tasks or recipe.tasks)}
@@ -155,7 +165,25 @@ def _of_run(
     }
     if not labelled:
         raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
-    return _judged(model, labelled, say)
+    return _weighed(run, model, labelled, say) if weigh else _judged(model, labelled, say)
+
+
+def _weighed(run: Run, model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
+    """Judged in fp32 and in int8; what that changes is said, and kept with the model."""
+    assert isinstance(model, MultiTaskModel)
+    if missing := [name for name in model.tasks if name not in rows]:
+        raise UserError(
+            f"{run.folder}: task {missing[0]!r} has no labelled dev rows to hold int8 against; "
+            "give it some, or answer in another precision"
+        )
+    before = _judged(model, rows, say)
+    model.answer_in("int8")
+    after = evaluated(model, rows)
+    found = changes(model, before.scores["tasks"], after.scores["tasks"])
+    for change in found:
+        say(str(change))
+    keep(run, model, found)
+    return after
 
 
 def _run(source: str | os.PathLike[str]) -> Run:

@@ -16,7 +16,6 @@ from bough.inference.folder import WEIGHTS_FILE, find, read_metadata
 from bough.inference.model import Model
 from bough.inference.onnx_names import TEXTS_FILE
 from bough.inference.torch_model import MultiTaskModel
-from bough.native.precision import narrow, resolve
 from bough.parts_of_speech.taggers import tagger
 from bough.runs.model_facts import digest
 from bough.runs.run_dir import Run
@@ -35,7 +34,8 @@ def load(
         source: A run or its directory, a model folder, an ONNX folder, or an id on the hub.
         device: Where torch computes: `cpu`, `cuda`, `cuda:N`, `mps` or `auto`.
         threads: Of one pass. Torch has one such number for the whole process.
-        precision: Of the trunk's products in torch: `fp32`, `bf16`, or `auto`, the faster one here.
+        precision: Of the trunk's products: `fp32`, `bf16`, or `auto`, the faster one here; or
+            `int8`, if `bough eval RUN --precision int8` has measured what that costs.
 
     Raises:
         UserError: There is no model, it is damaged, or the device is not there.
@@ -49,16 +49,26 @@ def load(
     if _is_onnx(folder):
         if device not in ("auto", "cpu"):
             raise UserError(f"{folder}: an ONNX export is run on the cpu, not on {device}")
+        if precision != "auto":
+            raise UserError(
+                f"{folder}: an ONNX export answers in the precision it was written in; leave "
+                f"precision {precision!r} out, or name the run itself"
+            )
         return onnx_model.load(folder, threads)
     if threads is not None:
         torch.set_num_threads(threads)
-    return load_torch(folder, device, precision)
+    model = load_torch(folder, device)
+    model.answer_in(precision)
+    if precision == "int8" and not model.facts.get("int8"):
+        raise UserError(
+            f"{source}: what int8 costs this model's scores has not been measured; do so, on the "
+            f"run's dev rows: bough eval {source} --precision int8"
+        )
+    return model
 
 
-def load_torch(
-    source: str | os.PathLike[str] | Run, device: str = "cpu", precision: str = "fp32"
-) -> MultiTaskModel:
-    """The model with its weights in torch: to be trained, judged or exported."""
+def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> MultiTaskModel:
+    """The model with its weights in torch, in fp32: to be trained or exported."""
     place = device_of(device)
     folder = find(source)
     if _is_onnx(folder):
@@ -80,7 +90,6 @@ def load_torch(
     facts["sha256"] = digest([content])
     network.unfreeze()
     network.to(place)
-    network.narrow = narrow(resolve(precision, place))
     if network.shape.tagger:
         tagger(network.shape.tagger)  # whose package is missed now, and not by the first text
     return MultiTaskModel(network, tokenizer, longest, facts)

@@ -31,8 +31,9 @@ from bough.inference.input_files import (
 )
 from bough.inference.load import load
 from bough.inference.model import Model, Text
+from bough.inference.precision.int8_scores import known
 from bough.runs.console import progress
-from bough.safe_text import sheet_cell
+from bough.safe_text import sheet_cell, shown
 
 C1_CONTROLS = re.compile("[\x7f-\x9f\ud800-\udfff]")
 SHOWN = 5  # classes of an answer on a terminal, where somebody reads them
@@ -44,10 +45,14 @@ def answer_file(
     out: str | Path | None,
     choice: Choice = EVERYTHING,
     threads: int | None = None,
+    precision: str = "auto",
 ) -> None:
     """Answer a file's texts and write CSV or JSONL, to a file or to standard output."""
     target = None if out is None else _target(Path(out), file)
-    model = load(source, threads=threads)
+    model = load(source, threads=threads, precision=precision)
+    if precision == "int8":
+        for change in known(model):
+            print(shown(str(change)), file=sys.stderr)
     choice.check(model)
     if Path(file).suffix.lower() in TABLES:
         _answer(model, table(model, file, choice), target, choice.abstain)

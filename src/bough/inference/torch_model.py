@@ -21,6 +21,7 @@ from bough.files import write_atomically
 from bough.hub import asking_the_hub
 from bough.inference.folder import WEIGHTS_FILE, save_metadata
 from bough.inference.model import Form, Model
+from bough.inference.precision.answering_layer import answer_in
 from bough.model import pretrained
 from bough.model.network import Network, plan_of
 from bough.model.routing import READ, Routing
@@ -43,6 +44,14 @@ class MultiTaskModel(Model):
     @property
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
+
+    def answer_in(self, precision: str) -> None:
+        """Compute answers in this precision from now on; the weights stay as they are.
+
+        Args:
+            precision: `fp32`, `bf16`, `int8`, or `auto`: the faster one here of the first two.
+        """
+        answer_in(self.network, precision, self.device)
 
     @torch.inference_mode()
     def outputs(

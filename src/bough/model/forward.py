@@ -117,6 +117,8 @@ class PackedForward:
 
     def _regroup(self, row: int) -> dict[RowUse, Group]:
         """The streams by the cell they use in this row, ordered by adapters and length."""
+        if (together := self._together(row)) is not None:
+            return together
 
         @cache
         def split(task_uses: tuple[TaskUse, ...]) -> list[tuple[RowUse, tuple[TaskUse, ...]]]:
@@ -140,6 +142,20 @@ class PackedForward:
         products = self.narrow is not None and row <= self.routing.plan.layers
         round_to = ROUND_TO if products and rows.device.type == "cpu" else 1
         return {key: _ordered(rows, part, round_to) for key, part in members.items()}
+
+    def _together(self, row: int) -> dict[RowUse, Group] | None:
+        """All streams as they lie, where one cell has them all, in an order that they have."""
+        if len(self.groups) > 1 or self.narrow is not None:
+            return None
+        (group,) = self.groups
+        if row == self.first and len(group.streams) > 1:
+            return None
+        different = {stream.task_uses for stream in group.streams}
+        uses = {self.paths[task_use][row] for uses in different for task_use in uses}
+        if len(uses) > 1:
+            return None
+        (use,) = uses
+        return {RowUse(use.cell, use.grad): group}
 
     # Passing.
 

@@ -28,7 +28,8 @@ from bough.templates import environment
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 UNKNOWN: Facts = {"encoder": "", "runtime": "torch", "weights": "fp32", "data": {}, "scores": {},
-                  "examples": (), "training": {}, "calibration": {}, "cost": None}  # fmt: skip
+                  "examples": (), "training": {}, "calibration": {}, "int8": {},
+                  "cost": None}  # fmt: skip
 
 
 def write(plan: Plan, tasks: Mapping[str, Task], longest: int, facts: Facts) -> str:

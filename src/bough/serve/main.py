@@ -22,7 +22,9 @@ from fastapi import FastAPI
 from bough.errors import UserError
 from bough.inference.load import load
 from bough.inference.model import Model
+from bough.inference.precision.int8_scores import known
 from bough.machine_limits import files
+from bough.safe_text import shown
 from bough.serve.app import build
 from bough.serve.connections import limited_protocol
 from bough.serve.prometheus import counted_together
@@ -33,12 +35,22 @@ SWITCH = 0.001  # seconds after which a thread that computes makes way for other
 CONNECTIONS = 1024  # at a time, where the process may have twice as many files
 
 
-def serve(source: str | Path, settings: Settings, host: str, port: int, device: str) -> None:
+def serve(
+    source: str | Path,
+    settings: Settings,
+    host: str,
+    port: int,
+    device: str,
+    precision: str = "auto",
+) -> None:
     """Load a model and answer until told to end; what was accepted is answered before that."""
     _check_workers(settings.workers, device)
     with listen(host, port) as listener:
         # On the CPU a pass has one thread, and there is a pass per core: none waits for another.
-        model = load(source, device, threads=1 if device == "cpu" else None)
+        model = load(source, device, threads=1 if device == "cpu" else None, precision=precision)
+        if precision == "int8":
+            for change in known(model):
+                print(shown(str(change)), file=sys.stderr)
         settings = _bound(settings, host, listener)
         greet = partial(_greet, str(source), listener, settings)
         answer = _answer_alone if settings.workers == 1 else _answer_by_workers

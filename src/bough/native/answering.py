@@ -1,0 +1,170 @@
+"""One encoder layer as a single call of C, for answering: in fp32, bf16 or int8 products.
+
+The weights are laid out once, as the kernels in answering.h read them. Which precisions there are
+is the processor's matter: a kernel that it has no instructions for is not in the library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_float, c_int64, c_void_p
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bough.native.build import library
+
+Precision = Literal["fp32", "bf16", "int8"]
+LANES = 16  # numbers in a vector; these are as in the C files
+TERMS = 15
+DEPTH = 64  # weights that have a scale in common
+TINY = torch.finfo(torch.float32).tiny
+BOUND = 5.0  # beyond it, gelu is its argument or nothing, to six digits
+
+
+class Form(NamedTuple):
+    """How a kernel reads its weights: the type, numbers in 32 bits, outputs made together."""
+
+    dtype: torch.dtype
+    group: int
+    panel: int
+
+
+FORMS = {
+    "fp32": Form(torch.float32, 1, 64),
+    "bf16": Form(torch.bfloat16, 2, 64),
+    "int8": Form(torch.int8, 4, 32),
+}
+
+
+def available(precision: Precision) -> bool:
+    """Whether this processor answers so."""
+    return hasattr(library(), f"answering_{precision}")
+
+
+class _Product(ctypes.Structure):
+    _fields_ = (
+        ("inputs", c_int64), ("outputs", c_int64), ("weights", c_void_p), ("bias", c_void_p),
+        ("scales", c_void_p), ("begin", c_void_p),
+    )  # fmt: skip
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = (
+        ("width", c_int64), ("heads", c_int64), ("inner", c_int64), ("eps", c_float),
+        ("bound", c_float), ("even", c_float * TERMS), ("least", c_float),
+        ("queries", _Product), ("keys_values", _Product), ("out", _Product), ("up", _Product),
+        ("down", _Product), ("norm1", c_void_p * 2), ("norm2", c_void_p * 2),
+    )  # fmt: skip
+
+
+class _Batch(ctypes.Structure):
+    _fields_ = (
+        ("lengths", c_void_p), ("bias_of", c_void_p), ("bias", c_void_p), ("texts", c_int64),
+        ("reach", c_int64), ("first_only", c_int64), ("threads", c_int64),
+    )  # fmt: skip
+
+
+class LayerWeights(NamedTuple):
+    """A layer's, in fp32: matrices as [outputs, inputs], each with its bias."""
+
+    heads: int
+    queries: tuple[Tensor, Tensor]
+    keys_values: tuple[Tensor, Tensor]
+    out: tuple[Tensor, Tensor]
+    up: tuple[Tensor, Tensor]
+    down: tuple[Tensor, Tensor]
+    norm1: tuple[Tensor, Tensor]
+    norm2: tuple[Tensor, Tensor]
+    eps: float
+    activation: Callable[[Tensor], Tensor]
+
+
+class Texts(NamedTuple):
+    """How the rows are cut into texts; all tensors on the CPU and contiguous."""
+
+    lengths: Tensor  # int64
+    bias: Tensor | None = None  # [tables, heads, 2 reach - 1]: fp32, by distance + reach - 1
+    bias_of: Tensor | None = None  # of each text, which table
+
+
+class NativeLayer:
+    """The layer, ready to be called."""
+
+    def __init__(self, weights: LayerWeights, precision: Precision):
+        self._kernel = getattr(library(), f"answering_{precision}")
+        self._kernel.argtypes = (c_void_p, c_void_p, c_void_p, c_void_p)
+        self._kept: list[Tensor] = []  # what the kernel points at
+        width, inner = weights.down[0].shape
+        least = float(weights.activation(torch.linspace(-BOUND, 0, 10_000)).min())
+        products = [
+            self._product(product, precision, least if product is weights.down else None)
+            for product in weights[1:6]
+        ]
+        norms = [(c_void_p * 2)(*map(self._place, n)) for n in (weights.norm1, weights.norm2)]
+        even = (c_float * TERMS)(*_even_part(weights.activation))
+        self._layer = _Layer(
+            width, weights.heads, inner, weights.eps, BOUND, even, least, *products, *norms
+        )
+        self._address = ctypes.addressof(self._layer)
+
+    def __call__(self, h: Tensor, texts: Texts, first_only: bool) -> Tensor:
+        """[rows, width] -> the same, or each text's first row alone: [texts, width]."""
+        count = texts.lengths.numel()
+        out = h.new_empty(count if first_only else h.shape[0], h.shape[1])
+        batch = _Batch(
+            texts.lengths.data_ptr(),
+            None if texts.bias_of is None else texts.bias_of.data_ptr(),
+            None if texts.bias is None else texts.bias.data_ptr(),
+            count,
+            0 if texts.bias is None else (texts.bias.shape[2] + 1) // 2,
+            first_only,
+            torch.get_num_threads(),
+        )
+        if self._kernel(self._address, out.data_ptr(), h.data_ptr(), ctypes.addressof(batch)):
+            raise MemoryError("no memory for a layer's rows")
+        return out
+
+    def _product(
+        self, product: tuple[Tensor, Tensor], precision: Precision, least: float | None
+    ) -> _Product:
+        """`least`: what the inputs, if they are activated, never fall below."""
+        weight, bias = product
+        dtype, group, panel = FORMS[precision]
+        rest = -len(weight) % panel
+        rows, bias = F.pad(weight, (0, 0, 0, rest)), F.pad(bias, (0, rest))
+        outputs, inputs = rows.shape
+        scales = begin = None
+        if precision == "int8":
+            parts = rows.view(outputs, -1, DEPTH)
+            scale = parts.abs().amax(2) / 127
+            whole = (parts / scale.clamp(min=TINY)[:, :, None]).round()
+            rows, sums = whole.view_as(rows), whole.sum(2)
+            # Inputs about 0 are bytes about 128; activated ones count from their least value.
+            bias = bias if least is None else bias + least * (sums * scale).sum(1)
+            first = sums * (-128 if least is None else 0)
+            scales, begin = (
+                self._place(x.view(-1, panel, inputs // DEPTH).transpose(1, 2).to(kind))
+                for x, kind in ((scale, torch.float32), (first, torch.int32))
+            )
+        panels = rows.to(dtype).view(-1, panel, inputs // group, group).transpose(1, 2)
+        places = self._place(panels), self._place(bias)
+        return _Product(inputs, len(weight), *places, scales, begin)
+
+    def _place(self, tensor: Tensor) -> int:
+        self._kept.append(tensor.detach().contiguous())
+        return self._kept[-1].data_ptr()
+
+
+def _even_part(activation: Callable[[Tensor], Tensor]) -> list[Any]:
+    """Of f(x) - x/2, which gelu leaves even: a polynomial in 2 (x/BOUND)^2 - 1."""
+    from numpy.polynomial import chebyshev
+
+    t = np.cos(np.pi * (np.arange(2000) + 0.5) / 2000)
+    x = np.sqrt((t + 1) / 2) * BOUND
+    y = activation(torch.from_numpy(x)).numpy() - x / 2
+    return chebyshev.cheb2poly(chebyshev.chebfit(t, y, TERMS - 1)).tolist()
