@@ -52,7 +52,7 @@ def is_sound(task: Task, found: Rows) -> None:
             low, high = task.range or (0, task.classes - 1)
             assert low <= label <= high
     checked_rows.digest(found)
-    json.dumps([found.ids, found.report()]).encode()
+    json.dumps([list(found.ids), found.report()]).encode()
 
 
 def try_rows(task: Task, source: Any, folder: Path) -> None:

@@ -47,6 +47,8 @@ TESTED_ELSEWHERE = {
     "export.modeling_bough_trunk": "in export/test_modeling_bough.py",
     "model.families.build": "every family, in model/test_transformer.py",
     "model.families.parts": "every family, in model/test_transformer.py",
+    "data.prepared.store": "in data/prepared/test_table.py",
+    "data.prepared.streams": "in data/test_tables.py",
     "hub": "in model/test_pretrained.py and runs/test_model_card.py",
 }
 

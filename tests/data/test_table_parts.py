@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from bough.data import csv_reader, tables
+from bough.data.prepared import streams
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet"])
@@ -31,11 +32,11 @@ def test_parts_of_a_table_are_the_table(
         text = "\n".join([between.join(told[0]), *lines, "", "broken", ""])
         file.write_text(text, encoding="utf-8")
     wanted = tables.Wanted(("text", "missing"), "", False)
-    whole = tables.open_table(str(file), wanted, tmp_path, "")
+    whole = streams.open_table(str(file), wanted, tmp_path, "")
     monkeypatch.setattr(tables, "PART", 3)
     monkeypatch.setattr(csv_reader, "LOOK", 2)  # lines are forgotten soon
     assert len(list(tables.parts(file, wanted))) == 4
-    assert tables.open_table(str(file), wanted, tmp_path, "") == whole
+    assert streams.open_table(str(file), wanted, tmp_path, "") == whole
     assert whole.columns.keys() == {"text", "id"}
     assert len(whole.lines) == 11
     assert len(whole.broken) == (ending != ".parquet")

@@ -175,7 +175,10 @@ def load(name, **settings):
         task, found = checked_rows.load(
             "t", Task(kind="classify", **settings), root=root, policy="error"
         )
-        said[name] = [task.labels, {k: (v.texts, v.labels) for k, v in found.items()}]
+        said[name] = [
+            task.labels,
+            {k: (list(v.texts), v.labels and list(v.labels)) for k, v in found.items()},
+        ]
     except UserError as error:
         said[name] = str(error)
 

@@ -52,7 +52,7 @@ def test_a_limit_takes_the_same_rows_always_and_a_higher_one_adds_to_them(base):
         data = Data.gather(recipe)
         notes = [note for note in data.notes() if "`limit` says: sentiment dev" in note]
         assert len(notes) == (limit == "5" or limit == "9")
-        return data.rows["sentiment"]["dev"].ids
+        return list(data.rows["sentiment"]["dev"].ids)
 
     five, nine, every = dev("5"), dev("9"), dev("null")
     assert len(five) == 5

@@ -13,6 +13,7 @@ import torch
 
 import bough
 from bough import demo
+from bough.data.prepared import table
 from bough.errors import UserError
 from bough.inference.evaluation import evaluate
 from bough.recipe.recipe import Recipe
@@ -20,6 +21,7 @@ from bough.runs.console import Lines
 from bough.training.train import new_folder, train
 from tests import folders
 from tests.finished import FEW, logged
+from tests.same import assert_same_run
 
 
 def test_a_run_is_its_recipe_and_seed(tiny_folder: Path, tmp_path: Path) -> None:
@@ -30,6 +32,23 @@ def test_a_run_is_its_recipe_and_seed(tiny_folder: Path, tmp_path: Path) -> None
     files = [(run.model / "model.safetensors").read_bytes() for run in runs]
     assert files[0] == files[1]
     assert files[0] != files[2]
+
+
+def test_rows_from_the_disk_are_learned_from_alike(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held in memory, prepared by several processes, and found in the cache: one run."""
+    recipe = folders.small(tiny_folder, **FEW)
+    in_memory = train(recipe, tmp_path / "memory")
+    monkeypatch.setattr(table, "LARGE", 0)
+    monkeypatch.setattr(table, "SEVERAL", 0)
+    monkeypatch.setenv("BOUGH_CACHE", str(tmp_path / "cache"))
+    prepared = train(recipe, tmp_path / "prepared")
+    monkeypatch.delattr(table, "read_parts")
+    found = train(recipe, tmp_path / "found")
+    for run in (prepared, found):
+        assert_same_run(in_memory, run)
+        assert run.environment["data"] == in_memory.environment["data"]
 
 
 def test_the_public_function_can_be_called_again_and_again(

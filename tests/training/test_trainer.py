@@ -400,7 +400,7 @@ def test_classes_are_called_by_their_names(tiny_folder: Path, tmp_path: Path) ->
 def test_a_mistyped_plan_is_said_before_the_data_is_read(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(*_: object) -> None:
+    def read(*_: object, **__: object) -> None:
         raise AssertionError("the data is read")
 
     monkeypatch.setattr(Data, "gather", read)

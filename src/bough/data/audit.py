@@ -10,8 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from bough.data.checked_rows import Rows
 from bough.data.label_cells import label_cells
+from bough.data.prepared.columns import Column
 from bough.errors import listed
 from bough.recipe.labels import number
 from bough.recipe.tasks import Task
@@ -77,16 +80,37 @@ def class_doubts(task: Task, rows: Mapping[Any, Rows]) -> Iterator[str]:
 
 def _counted(task: Task, rows: Rows) -> dict[str, int]:
     named = label_cells(task).classes
-    counts = Counter(place for label in rows.labels or () for place in named(label))
+    counts: Counter[int] = Counter()
+    for label, count, _ in _distinct(rows):
+        for place in named(label):
+            counts[place] += count
     return {label: counts[place] for place, label in enumerate(task.labels or ())}
 
 
 def _first_lines(task: Task, rows: Rows) -> dict[str, int]:
     assert task.labels is not None
-    assert rows.labels is not None
     named = label_cells(task).classes
-    pairs = list(zip(rows.labels, rows.lines, strict=True))
-    return {task.labels[place]: line for label, line in reversed(pairs) for place in named(label)}
+    first: dict[str, int] = {}
+    for label, _, line in _distinct(rows):
+        for place in named(label):
+            first[task.labels[place]] = min(line, first.get(task.labels[place], line))
+    return first
+
+
+def _distinct(rows: Rows) -> Iterator[tuple[Any, int, int]]:
+    """Each label once, with the number of its rows and the line of the first."""
+    labels = rows.labels or ()
+    if isinstance(labels, Column) and (array := labels.numbers()) is not None:
+        found, first, counts = np.unique(array, return_index=True, return_counts=True)
+        for label, number, count in zip(found.tolist(), first, counts, strict=True):
+            yield label, int(count), rows.lines[int(number)]
+        return
+    seen: dict[Any, tuple[int, int]] = {}
+    for label, line in zip(labels, rows.lines, strict=True):
+        count, at = seen.get(label, (0, line))
+        seen[label] = count + 1, at
+    for label, (count, line) in seen.items():
+        yield label, count, line
 
 
 def _rows(count: int) -> str:
@@ -125,11 +149,11 @@ def _one_letter_off(a: str, b: str) -> bool:
 
 def _overlap(train: Rows, others: Rows, split: str) -> str:
     """Rows that are learned from, too; a pair counts with its texts in either order."""
-    learned = set(train.texts)
-    exact = sum(texts in learned for texts in others.texts)
-    swapped = sum(
-        texts not in learned and texts[::-1] in learned for texts in others.texts if len(texts) == 2
-    )
+    learned = np.unique(train.hashes)
+    there = np.isin(others.hashes, learned)
+    exact, swapped = int(there.sum()), 0
+    if len(others.turned):
+        swapped = int((np.isin(others.turned, learned) & ~there).sum())
     if not exact + swapped:
         return ""
     turned = f" ({swapped:,} with the two texts swapped)" if swapped else ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from bough.errors import UserError
 
@@ -21,8 +21,7 @@ LOOK = 1000  # rows that tell whether the header lacks a name
 _LIMIT_LIFTED = threading.Lock()  # one thread at a time puts it back as it was
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row taken apart, or why it could not be."""
 
     line: int  # its first
@@ -115,7 +114,8 @@ class DelimitedFile:
                     cells = cells or [""]
                 elif not cells or (len(cells) == 1 and not cells[0].strip()):
                     continue  # a blank line is no row
-                why = self._fault(cells, start, width)
+                plain = len(cells) == width and lines.at - start == 1
+                why = "" if plain else self._fault(cells, start, width)
             if not why:
                 yield Row(number, cells)
                 continue

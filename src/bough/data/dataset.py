@@ -11,6 +11,8 @@ from tokenizers import Tokenizer
 from bough.data import audit, checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.examples import Examples, examples_of
+from bough.data.prepared.table import Watch
+from bough.data.prepared.task_tables import TaskTables
 from bough.data.tables import Skipped, check_extra
 from bough.parts_of_speech.taggers import Tagger
 from bough.recipe.recipe import Recipe
@@ -31,17 +33,24 @@ class Data:
         recipe: Recipe,
         splits: Sequence[Any] | None = None,
         only: Collection[str] | None = None,
+        tokenizer: Tokenizer | None = None,
+        longest: int = 0,
+        watch: Watch | None = None,
     ) -> Data:
-        """All rows; or those of some splits, or of some tasks."""
+        """All rows; or those of some splits, or of some tasks. With a tokenizer they are tokenised
+        as they are read, which is told to `watch`."""
         chosen = {n: t for n, t in recipe.tasks.items() if only is None or n in only}
         for task in chosen.values():
             for split in SPLITS if splits is None else splits:
                 check_extra(getattr(task, split))
         tasks, gathered = {}, {}
         gaps = on_one_table(recipe.tasks)
+        tables = TaskTables(
+            dict(chosen), recipe.root, splits or SPLITS, gaps, tokenizer, longest, watch
+        )
         for name, task in chosen.items():
             tasks[name], by_split = checked_rows.load(
-                name, task, root=recipe.root, policy=recipe.rows, splits=splits, gaps=name in gaps
+                name, task, root=recipe.root, policy=recipe.rows, splits=splits, tables=tables
             )
             gathered[name] = {str(split): part for split, part in by_split.items()}
         learning = splits is None
@@ -114,7 +123,7 @@ class Data:
                 split: {
                     "rows": len(part),
                     "sha256": checked_rows.digest(part),
-                    "skipped": len(part.skipped),
+                    "skipped": part.left_out,
                     "gaps": part.gaps,
                     "repeated": part.repeated,
                 }

@@ -13,6 +13,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bough.data.checked_rows import Rows
+from bough.data.prepared.table import PreparedTable
+from bough.data.prepared.task_tables import plain_tokenizer
 from bough.data.tokens import Ints, Sequences, WordIndex, rows_of, tokenise
 from bough.parts_of_speech.taggers import Tagger
 from bough.recipe.tasks import Task
@@ -111,13 +113,16 @@ class Examples:
         """No more than so many examples, always the same ones, and no sequences but theirs."""
         if most is None or len(self) <= most:
             return self
-        kept = np.sort(np.random.default_rng(0).permutation(len(self))[:most])
+        return self.of_numbers(np.sort(np.random.default_rng(0).permutation(len(self))[:most]))
+
+    def of_numbers(self, kept: Ints) -> Examples:
+        """These examples, and no sequences but theirs."""
         chosen = torch.from_numpy(kept)
         used, index = np.unique(self.index[kept], return_inverse=True)
         return replace(
             self,
             sequences=self.sequences.of(used),
-            index=index.reshape(most, -1),
+            index=index.reshape(len(kept), -1),
             targets=None if self.targets is None else self.targets[chosen],
             spans=None if self.spans is None else tuple(self.spans[i] for i in kept),
             words=None if self.words is None else self.words.of(kept),
@@ -147,6 +152,11 @@ def examples_of(
 ) -> dict[str, Examples]:
     """The examples of tasks that read the same columns of one table: its texts are tokenised once,
     and each task has those that it has labels for."""
+    twin = next(iter(tasks.values())).twin
+    table = next(iter(rows.values())).table
+    known = tagger is None and all(part.table is table for part in rows.values())
+    if known and table and table.tokens_of == (plain_tokenizer(tokenizer), longest, twin):
+        return {name: _prepared(tasks[name], rows[name], table) for name in tasks}
     lines = sorted({line for part in rows.values() for line in part.lines})
     place = {line: number for number, line in enumerate(lines)}
     texts: list[tuple[str, ...]] = [()] * len(lines)
@@ -156,7 +166,6 @@ def examples_of(
         part = rows[name]
         for line, parts in zip(part.lines, part.texts, strict=True):
             texts[place[line]] = parts
-    twin = next(iter(tasks.values())).twin
     apart: list[tuple[str, ...]] = [(text,) for pair in texts for text in pair]
     sequences, cut = tokenise(apart if twin else texts, tokenizer, longest, tagging, tagger)
     every = np.arange(len(sequences)).reshape(-1, 2 if twin else 1)
@@ -175,18 +184,29 @@ def examples_of(
     return out
 
 
+def _prepared(task: Task, rows: Rows, table: PreparedTable) -> Examples:
+    """Rows of a table whose texts were tokenised as they were read."""
+    assert table.sequences is not None
+    width = 2 if task.twin else 1
+    numbers = np.arange(len(rows)) if rows.numbers is None else rows.numbers
+    index = numbers[:, None] * width + np.arange(width)
+    targets = None if rows.labels is None else _targets(task, rows.labels, None)
+    made = Examples(table.sequences, index, targets, int(table.cut[index].sum()))
+    return made.of_numbers(np.arange(len(made))) if rows.unused else made
+
+
 def _targets(task: Task, labels: Sequence[Any], words: WordIndex | None) -> Tensor:
     """The labels as a loss takes them, an example each."""
     match task.kind:
         case "classify" | "ordinal":
-            return torch.tensor(labels, dtype=torch.long)
+            return torch.tensor(np.asarray(labels), dtype=torch.long)
         case "multilabel":
             targets = torch.zeros(len(labels), task.classes)
             for row, places in enumerate(labels):
                 targets[row, list(places)] = 1
             return targets
         case "regress":
-            return torch.tensor(labels, dtype=torch.float32)
+            return torch.tensor(np.asarray(labels), dtype=torch.float32)
         case "tag":
             assert words is not None
             return _word_targets(task.tags, labels, words)

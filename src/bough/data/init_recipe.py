@@ -16,8 +16,10 @@ from typing import Any
 
 from bough.data import audit, checked_rows, infer_columns
 from bough.data.label_cells import label_cells
+from bough.data.prepared.part import Use
+from bough.data.prepared.streams import open_table
 from bough.data.split import joined, split_off
-from bough.data.tables import Wanted, open_table
+from bough.data.tables import Wanted
 from bough.errors import UserError, listed
 from bough.files import write_atomically
 from bough.recipe import yaml
@@ -267,7 +269,7 @@ def _described(
     task = Task(**guessed.settings, **given)
     says, bad = [*guessed.says, *([cut] if cut else [])], []
     for split, file in files.items():  # read as training will
-        use: checked_rows.Use = "optional" if split == "test" else "needed"
+        use: Use = "optional" if split == "test" else "needed"
         part = checked_rows.read(
             guessed.name, task, str(file), root=Path.cwd(), policy="skip", labels=use, gaps=gaps
         )

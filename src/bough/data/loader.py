@@ -44,13 +44,14 @@ def row_groups(examples: Mapping[str, Examples]) -> dict[str, RowGroup]:
     would have fewer examples in a step than it is meant to take.
     """
     groups: list[list[str]] = []
-    rows = {task: set(source.index[:, 0].tolist()) for task, source in examples.items()}
     for task, source in examples.items():
         for group in groups:
-            same = examples[group[0]].sequences is source.sequences
-            there = set().union(*(rows[other] for other in group))
-            least = OVERLAP * min(len(rows[task]), len(there))
-            if same and len(rows[task] & there) >= least > 0:
+            if examples[group[0]].sequences is not source.sequences:
+                continue
+            rows = np.unique(source.index[:, 0])
+            there = np.unique(np.concatenate([examples[other].index[:, 0] for other in group]))
+            least = OVERLAP * min(len(rows), len(there))
+            if len(np.intersect1d(rows, there, assume_unique=True)) >= least > 0:
                 group.append(task)
                 break
         else:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from bough.data import csv_reader
-from bough.errors import UserError, nearest, shorten
+from bough.errors import UserError, shorten
 from bough.extras import install_line
-from bough.recipe.labels import class_name
-from bough.recipe.sources import Hub, Record
+from bough.recipe.sources import Hub
 from bough.recipe.tasks import Task
 from bough.spans.conll_reader import SPANS, TEXT, ConllFile
-from bough.user_paths import check_name, place, unreadable
+from bough.user_paths import check_name, unreadable
 
 PART = 1024  # rows of a file that are taken apart at a time
 
@@ -64,6 +64,7 @@ class Table:
     broken: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what was assumed
     classes: tuple[str, ...] | None = None  # class names the source itself declares
+    share: float = 1.0  # of the source that is read with this
 
 
 def wanted_of(tasks: Iterable[Task]) -> Wanted:
@@ -72,23 +73,8 @@ def wanted_of(tasks: Iterable[Task]) -> Wanted:
     return Wanted(tuple(names), "", False)
 
 
-def open_table(
-    source: str | Hub | tuple[Record, ...], wanted: Wanted, root: Path, origin: str
-) -> Table:
-    """Read what a recipe names as a source; rows in memory have no name but `origin`."""
-    if isinstance(source, str):
-        return _joined(parts(place(source, root), wanted))
-    if isinstance(source, Hub):
-        return _hub(source, wanted, root)
-    return _memory(source, wanted, origin)
-
-
 def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
-    """A file's table in parts of rows that follow each other, so that it may be of any size.
-
-    Where a column may be missing in a row (JSON), a part has every wanted column, and its names are
-    those found so far.
-    """
+    """A file's table part by part."""
     check_name(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -98,24 +84,10 @@ def parts(path: Path, wanted: Wanted) -> Iterator[Table]:
     return reader(path, wanted)
 
 
-def _joined(tables: Iterable[Table]) -> Table:
-    every = list(tables)
-    last = every[-1]
-    return replace(
-        last,
-        columns={
-            name: [cell for part in every for cell in part.columns[name]]
-            for name in last.columns
-            if name in last.names
-        },
-        lines=[line for part in every for line in part.lines],
-        broken=tuple(row for part in every for row in part.broken),
-    )
-
-
 @contextmanager
-def _text(path: Path, newline: str) -> Iterator[Iterable[str]]:
-    """The file's lines; bytes that are not UTF-8 stay as lone surrogates for rows to report."""
+def _text(path: Path, newline: str) -> Iterator[tuple[Iterable[str], Callable[[], float]]]:
+    """The file's lines, and how much of it is read; bytes that are not UTF-8 stay as lone
+    surrogates for rows to report."""
     try:
         raw = path.open("rb")
     except OSError as fault:
@@ -123,11 +95,13 @@ def _text(path: Path, newline: str) -> Iterator[Iterable[str]]:
     with raw:
         if raw.peek(2).startswith((b"\xff\xfe", b"\xfe\xff")):
             raise UserError(f"{path} is UTF-16; save it as UTF-8 (iconv -f utf-16 -t utf-8)")
-        yield io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline=newline)
+        size = max(1, os.fstat(raw.fileno()).st_size)
+        lines = io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline=newline)
+        yield lines, lambda: raw.tell() / size
 
 
 def _delimited(path: Path, wanted: Wanted) -> Iterator[Table]:
-    with _text(path, newline="") as lines:
+    with _text(path, newline="") as (lines, share):
         file = csv_reader.DelimitedFile(lines, str(path), wanted.names)
         for column in wanted.names:
             if file.names.count(column) > 1 and column != "id":
@@ -148,12 +122,13 @@ def _delimited(path: Path, wanted: Wanted) -> Iterator[Table]:
                     if row.why
                 ),
                 file.notes,
+                share=share(),
             )
 
 
 def _json_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
     names: dict[str, None] = {}
-    with _text(path, newline="\n") as lines:
+    with _text(path, newline="\n") as (lines, share):
         written = ((n, line.rstrip("\n")) for n, line in enumerate(lines, 1) if line.strip())
         first = next(written, None)
         if first is None:
@@ -175,7 +150,9 @@ def _json_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
                     broken.append(Skipped(str(path), number, "", shorten(line), str(fault)))
             names |= dict.fromkeys(name for row in rows for name in row)
             columns = {name: [row.get(name) for row in rows] for name in wanted.names}
-            yield Table(str(path), "line", tuple(names), columns, numbers, tuple(broken))
+            yield Table(
+                str(path), "line", tuple(names), columns, numbers, tuple(broken), share=share()
+            )
 
 
 def _object(line: str) -> dict[str, Any]:
@@ -183,7 +160,7 @@ def _object(line: str) -> dict[str, Any]:
         row = json.loads(line)
     except (ValueError, RecursionError) as fault:
         raise ValueError(
-            f"the line is no JSON ({_first_line(fault)}); write one object per line"
+            f"the line is no JSON ({first_line(fault)}); write one object per line"
         ) from None
     if not isinstance(row, dict):
         raise ValueError('the line is no JSON object; write {"column": value, ...}')
@@ -192,7 +169,7 @@ def _object(line: str) -> dict[str, Any]:
 
 def _conll(path: Path, wanted: Wanted) -> Iterator[Table]:
     """A text per block of lines, and the spans that its tags mark."""
-    with _text(path, newline="\n") as lines:
+    with _text(path, newline="\n") as (lines, share):
         file = ConllFile(lines)
         blocks = iter(file)
         some = list(islice(blocks, PART))
@@ -216,6 +193,7 @@ def _conll(path: Path, wanted: Wanted) -> Iterator[Table]:
                     for block in some
                     if block.why
                 ),
+                share=share(),
             )
             some = list(islice(blocks, PART))
 
@@ -225,7 +203,7 @@ def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise _needs_hub_extra(f"{path} is a Parquet file") from None
+        raise needs_hub_extra(f"{path} is a Parquet file") from None
     try:
         with path.open("rb") as raw:
             # Else a whole group of rows is read at once, which may be all of the file.
@@ -241,10 +219,10 @@ def _parquet(path: Path, wanted: Wanted) -> Iterator[Table]:
             for batch in file.iter_batches(PART, columns=present):
                 columns = {name: batch.column(name).to_pylist() for name in present}
                 lines = list(range(above + 1, above + batch.num_rows + 1))
-                yield Table(str(path), "row", names, columns, lines)
                 above += batch.num_rows
+                yield Table(str(path), "row", names, columns, lines, share=above / rows)
     except (pa.ArrowException, OSError, ValueError, KeyError) as fault:
-        raise UserError(f"{path} cannot be read as Parquet: {_first_line(fault)}") from None
+        raise UserError(f"{path} cannot be read as Parquet: {first_line(fault)}") from None
 
 
 READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's ending
@@ -264,100 +242,15 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's
 def check_extra(source: object) -> None:
     """Say that a package is missing before anything is read."""
     if isinstance(source, Hub) and find_spec("datasets") is None:
-        raise _needs_hub_extra(f"{source.hub} is a hub set")
+        raise needs_hub_extra(f"{source.hub} is a hub set")
     parquet = isinstance(source, str) and source.lower().endswith(".parquet")
     if parquet and find_spec("pyarrow") is None:
-        raise _needs_hub_extra(f"{source} is a Parquet file")
+        raise needs_hub_extra(f"{source} is a Parquet file")
 
 
-def _needs_hub_extra(what: str) -> UserError:
+def needs_hub_extra(what: str) -> UserError:
     return UserError(f"{what}, which needs the hub extra: {install_line('hub')}")
 
 
-def _first_line(fault: BaseException) -> str:
+def first_line(fault: BaseException) -> str:
     return (str(fault).strip().splitlines() or [type(fault).__name__])[0]
-
-
-def _hub(source: Hub, wanted: Wanted, root: Path) -> Table:
-    try:
-        import datasets
-    except ImportError:
-        raise _needs_hub_extra(f"{source.hub} is a hub set") from None
-    for ours in source.columns:
-        if ours not in wanted.names:
-            raise UserError(
-                f"hub set {source.hub}: `columns` names {ours!r}, which the task does not read "
-                f"({', '.join(wanted.names)}){nearest(ours, wanted.names)}"
-            )
-    folder = place(source.hub, root)
-    path = str(folder) if folder.is_dir() else source.hub
-    origin = f"hub set {path}{f' ({source.config})' if source.config else ''}, split {source.split}"
-    try:
-        rows = datasets.load_dataset(path, source.config, split=source.split)
-    # The library raises what its loaders, the network and the file system happen to raise.
-    except Exception as fault:
-        raise UserError(
-            f"{origin} cannot be loaded: {_first_line(fault)}; check the name, the split and the "
-            "network, or name a local folder"
-        ) from None
-    theirs = {name: source.columns.get(name, name) for name in wanted.names}
-    present = {ours: name for ours, name in theirs.items() if name in rows.column_names}
-    for ours in source.columns:
-        if ours not in present:
-            raise UserError(
-                f"{origin}: there is no column {theirs[ours]!r}, only "
-                + ", ".join(rows.column_names)
-                + nearest(theirs[ours], rows.column_names)
-            )
-    arrow = rows.select_columns(sorted(set(present.values()))).with_format("arrow")[:]
-    columns = {ours: arrow.column(name).to_pylist() for ours, name in present.items()}
-    classes = source.labels
-    if wanted.classes and wanted.label in columns:
-        feature = rows.features[present[wanted.label]]
-        if classes is None and isinstance(feature, datasets.ClassLabel):
-            classes = tuple(feature.names)
-        of_words = getattr(feature, "feature", None)
-        if isinstance(of_words, datasets.ClassLabel):  # a list of tags, by their numbers
-            columns[wanted.label] = [
-                cell and [_class_of(tag, of_words.names) for tag in cell]
-                for cell in columns[wanted.label]
-            ]
-        if classes is not None:
-            classes = tuple(map(class_name, classes))
-            columns[wanted.label] = [_class_of(cell, classes) for cell in columns[wanted.label]]
-    back = {name: ours for ours, name in present.items()}
-    names = tuple(back.get(name, name) for name in rows.column_names)
-    lines = list(range(1, len(rows) + 1))
-    return Table(origin, "row", names, columns, lines, classes=classes)
-
-
-def _class_of(cell: object, classes: Sequence[str]) -> object:
-    """The name of a numbered class; -1 is how hub sets write a hidden label."""
-    if not isinstance(cell, int):
-        return cell
-    if cell == -1:
-        return None
-    return classes[cell] if 0 <= cell < len(classes) else cell
-
-
-def _memory(source: tuple[Record, ...], wanted: Wanted, origin: str) -> Table:
-    """Rows written out: dicts by name, tuples by place: the texts, then the label."""
-    if not source:
-        raise UserError(f"{origin}: there are no rows; give at least one")
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
-    broken: list[Skipped] = []
-    fields = (*wanted.texts, wanted.label)
-    for number, row in enumerate(source, 1):
-        if isinstance(row, dict):
-            rows.append(row)
-        elif len(row) in (len(fields), len(wanted.texts)):
-            rows.append(dict(zip(fields, row, strict=False)))
-        else:
-            why = f"the row has {len(row)} fields; expected {', '.join(fields)}"
-            broken.append(Skipped(origin, number, "", shorten(row), why))
-            continue
-        lines.append(number)
-    names = tuple(dict.fromkeys(name for row in rows for name in row))
-    columns = {name: [row.get(name) for row in rows] for name in wanted.names if name in names}
-    return Table(origin, "row", names, columns, lines, tuple(broken))

@@ -16,8 +16,9 @@ from typing import Any
 from torch import Tensor
 
 from bough.data.checked_rows import Rows
+from bough.data.prepared.streams import open_table
 from bough.data.split import split_off
-from bough.data.tables import Wanted, open_table
+from bough.data.tables import Wanted
 from bough.errors import UserError, listed
 from bough.files import write_atomically
 from bough.inference.load import load

@@ -17,7 +17,8 @@ from bough.data import checked_rows
 from bough.data.checked_rows import Rows
 from bough.data.dataset import Data
 from bough.data.examples import Examples
-from bough.data.tables import open_table, wanted_of
+from bough.data.prepared.streams import open_table
+from bough.data.tables import wanted_of
 from bough.data.tokens import text_of
 from bough.errors import UserError
 from bough.inference.input_files import Choice, fitting, readers

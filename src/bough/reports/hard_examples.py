@@ -29,7 +29,7 @@ WORST = 10  # examples shown at first
 PER_KIND = 3  # and kept for each way of being wrong
 MOST = 60  # kept in all
 
-Texts = dict[str, list[tuple[str, ...]]]
+Texts = dict[str, Sequence[tuple[str, ...]]]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ from bough.formatting import duration
 from bough.safe_text import shown
 
 T = TypeVar("T")
+PREPARING = 10.0  # seconds between lines about what is being read
 BAR = 24  # characters of a notebook's progress bar
 NO_METRICS = ("metric", "loss", "rows", "interval")
 
@@ -220,6 +222,32 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
         console.print(table)
         told = "   ".join(f"{name} {value:.3f}" for name, value in means(judged).items())
         console.print(told, highlight=False)
+
+
+@contextmanager
+def preparing(display: Display) -> Iterator[Callable[[str, float, int], None]]:
+    """What is told of tables that are being read: a bar where someone watches, else lines."""
+    if isinstance(display, Panel):
+        columns = TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn()
+        with Progress(*columns, console=display.console, transient=True) as bars:
+            bar = bars.add_task("", total=1.0)
+            yield lambda source, share, rows: bars.update(
+                bar, completed=share, description=shown(_prepared(source, rows))
+            )
+        return
+    last = time.monotonic()
+
+    def tell(source: str, share: float, rows: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= PREPARING:
+            last = time.monotonic()
+            display.say(f"{_prepared(source, rows)}, {share:.0%}")
+
+    yield tell
+
+
+def _prepared(source: str, rows: int) -> str:
+    return f"preparing {source}: {rows:,} rows"
 
 
 def progress(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:

@@ -16,6 +16,7 @@ import torch
 from bough import stop_signals
 from bough.data.dataset import Data
 from bough.data.examples import Examples
+from bough.disk_cache import disk_limit
 from bough.distributed import ALONE, Processes
 from bough.errors import UserError
 from bough.inference.device import device_of
@@ -28,14 +29,13 @@ from bough.model.network import Network, plan_of
 from bough.native.precision import agreed, narrow
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
-from bough.runs.console import Display
+from bough.runs.console import Display, preparing
 from bough.runs.run_dir import Writer
 from bough.scoring.evaluate import calibrate, predict, score
 from bough.scoring.metrics import Predictions, aggregates, selected
 from bough.training.head_fit import few_rows, fit_heads
 from bough.training.loop import Loop
 from bough.training.phase import Phase, PhaseSchedule, Progress
-from bough.training.states.disk_cache import disk_limit
 from bough.training.states.frozen_states import kept
 from bough.training.teachers.taught import digests, taught
 
@@ -65,7 +65,7 @@ class Trainer:
         encoder = pretrained.load(recipe.encoder)
         # Reading the data may take long: what is wrong with the plan is said before.
         plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
-        self.data = Data.gather(recipe)
+        self.data = self._gathered(encoder)
         self.model, notes = untrained_model(recipe, self.data, encoder)
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
@@ -104,6 +104,17 @@ class Trainer:
         self.counted |= {name: self.tasks[name] for name in self.train if not weights[name]}
         self.loop = Loop(writer, display, processes, len(self.schedules), self.verb)
         self.notes: set[str] = set()
+
+    def _gathered(self, encoder: pretrained.Encoder) -> Data:
+        """The rows, with their tokens; parts of speech are found later, and tokens with them."""
+        tagged = self.recipe.parts_of_speech or encoder.shape.tagger
+        with self.processes.first_ahead(), preparing(self.display) as watch:
+            return Data.gather(
+                self.recipe,
+                tokenizer=None if tagged else encoder.tokenizer,
+                longest=min(self.recipe.max_length, encoder.shape.longest),
+                watch=watch,
+            )
 
     def _examples(self, split: str) -> dict[str, Examples]:
         return self.data.examples(

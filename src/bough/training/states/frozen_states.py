@@ -23,11 +23,11 @@ from torch import Tensor
 from bough.data.examples import CachedStates, Examples
 from bough.data.packing import packs
 from bough.data.tokens import Ints
+from bough.disk_cache import DiskCache, cache_folder, disk_limit
 from bough.distributed import Processes
 from bough.model.network import Network
 from bough.model.routing import READ
 from bough.native.norm import wide
-from bough.training.states.disk_cache import StateCache, cache_folder, disk_limit
 
 IN_MEMORY = 2**30  # bytes; more is left on disk and mapped
 VERSION = 2  # of what the states are: part of every key
@@ -39,7 +39,7 @@ class States:
     def __init__(self, network: Network, folder: Path | None = None):
         self.network = network
         self.first = network.routing.frozen_rows
-        self.cache = StateCache(cache_folder() if folder is None else folder)
+        self.cache = DiskCache(cache_folder() if folder is None else folder)
         self._digests: dict[str, str] = {}
 
     @property
@@ -106,7 +106,7 @@ class States:
         words = () if sequences.words is None else (sequences.words.tokens, sequences.words.bounds)
         tags = () if sequences.tags is None else (sequences.tags,)
         for array in (sequences.ids, sequences.types, sequences.bounds, *words, *tags):
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:32]
 
     def _weights(self, key: str) -> str:
@@ -122,12 +122,17 @@ class States:
 
     def _read(self, key: str, task: str, examples: Examples) -> tuple[CachedStates, ...] | None:
         mapped = self.size(task, examples) > IN_MEMORY
-        entry = self.cache.read(key, self._shape(examples), mapped)
-        if entry is None:
+        entry = self.cache.read(key, mapped)
+        if entry is None or any(rows.shape != self._shape(examples) for _, rows in entry):
             return None
         bounds = self._bounds(examples)
         return tuple(
-            CachedStates(tuple(map(_pair, what["task_uses"])), _pair(what["origin"]), rows, bounds)
+            CachedStates(
+                tuple(map(_pair, what["task_uses"])),
+                _pair(what["origin"]),
+                torch.from_numpy(rows),
+                bounds,
+            )
             for what, rows in entry
         )
 
@@ -143,14 +148,19 @@ class States:
         try:
             self.cache.make_room(size)
             if states is None:
-                states = self._compute(task, examples, partial(self.cache.new_array, key))
-            entry = [({"task_uses": s.task_uses, "origin": s.origin}, s.rows) for s in states]
+                states = self._compute(task, examples, partial(self._mapped, key))
+            entry = [
+                ({"task_uses": s.task_uses, "origin": s.origin}, s.rows.numpy()) for s in states
+            ]
             self.cache.save(key, entry, filled=large)
         except OSError:  # a full or read-only cache is no reason to stop a run
             return states
         finally:
             self.cache.clear_unfinished(key)
         return (self._read(key, task, examples) or states) if large else states
+
+    def _mapped(self, key: str, number: int, shape: tuple[int, int]) -> Tensor:
+        return torch.from_numpy(self.cache.new_array(key, number, shape))
 
     @torch.no_grad()
     def _compute(

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from bough.data.tables import Table, Wanted, open_table
+from bough.data.prepared.streams import open_table
+from bough.data.tables import Table, Wanted
 from bough.errors import UserError, listed, shorten
 from bough.recipe.labels import class_name, number
 from bough.recipe.tasks import Task

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bough import files
 from bough.data.tokens import text_of
+from bough.disk_cache import DiskCache, cache_folder, disk_limit
 from bough.errors import UserError
 from bough.inference import folder as model_folder
 from bough.inference.load import load
@@ -21,7 +22,6 @@ from bough.inference.model import WINDOW, Model
 from bough.recipe.tasks import Task
 from bough.recipe.teacher import Teacher
 from bough.training.objective.agreement import soft_answers
-from bough.training.states.disk_cache import StateCache, cache_folder, disk_limit
 from bough.training.teachers.sequence_classifier import NAME, is_classifier, open_classifier
 from bough.training.teachers.soft_answers import SoftAnswers
 
@@ -44,11 +44,11 @@ def model_answers(
     ends = (teacher.range or task.range) if foreign else None
     asked = [VERSION, None if foreign else teacher.task or name, task.paired, ends]
     key = _key(folder, asked, texts)
-    cache = StateCache(cache_folder())
-    kept = cache.read(key, None, mapped=False)
+    cache = DiskCache(cache_folder())
+    kept = cache.read(key, mapped=False)
     if kept is not None:
-        ((what, values),) = kept
-        return _as_answers(values, what["labels"], what["range"])
+        ((what, array),) = kept
+        return _as_answers(torch.from_numpy(array), what["labels"], what["range"])
     say(f"task {name!r}: its teacher {teacher.model} answers {len(texts):,} texts, once")
     model: Model
     if foreign:
@@ -62,7 +62,7 @@ def model_answers(
     try:
         if values.nbytes <= disk_limit():
             cache.make_room(values.nbytes)
-            cache.save(key, [(what, values)], filled=False)
+            cache.save(key, [(what, values.numpy())], filled=False)
     except OSError:  # a full or read-only cache is no reason to stop a run
         pass
     finally:

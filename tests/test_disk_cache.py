@@ -1,4 +1,4 @@
-"""The disk cache of states: whole or absent, within its limit, and nobody else's files touched."""
+"""The disk cache: whole or absent, within its limit, and nobody else's files touched."""
 
 from __future__ import annotations
 
@@ -7,40 +7,39 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 
+from bough.disk_cache import ORPHAN, DiskCache, cache_folder, disk_limit
 from bough.errors import UserError
-from bough.training.states.disk_cache import ORPHAN, StateCache, cache_folder, disk_limit
 
 KEYS = [letter * 32 for letter in "abc"]
-ROWS = torch.arange(500.0).view(50, 10)  # 2,000 bytes
+ROWS = np.arange(500, dtype=np.float32).reshape(50, 10)  # 2,000 bytes
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> StateCache:
-    return StateCache(tmp_path)
+def cache(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path)
 
 
 @pytest.mark.parametrize("filled", [False, True])
 @pytest.mark.parametrize("mapped", [False, True])
-def test_an_entry_comes_back(filled: bool, mapped: bool, cache: StateCache) -> None:
+def test_an_entry_comes_back(filled: bool, mapped: bool, cache: DiskCache) -> None:
     arrays = [ROWS, -ROWS]
     if filled:
         arrays = [cache.new_array(KEYS[0], number, (50, 10)) for number in range(2)]
         arrays[0][:], arrays[1][:] = ROWS, -ROWS
-    assert cache.read(KEYS[0], (50, 10), mapped) is None
+    assert cache.read(KEYS[0], mapped) is None
     cache.save(KEYS[0], [({"name": "x"}, arrays[0]), ({"name": "y"}, arrays[1])], filled)
-    entry = cache.read(KEYS[0], (50, 10), mapped)
+    entry = cache.read(KEYS[0], mapped)
     assert entry is not None
     assert [what for what, _ in entry] == [{"name": "x"}, {"name": "y"}]
     for (_, rows), wanted in zip(entry, (ROWS, -ROWS), strict=True):
-        assert torch.equal(rows, wanted)
-    assert cache.read(KEYS[0], (49, 10), mapped) is None, "of other texts"
+        assert np.array_equal(rows, wanted)
     assert not list(cache.folder.glob("*.part"))
 
 
-def test_what_is_begun_and_not_ended_is_cleared(cache: StateCache) -> None:
+def test_what_is_begun_and_not_ended_is_cleared(cache: DiskCache) -> None:
     other = cache.folder / f".{KEYS[0]}-0.npy.1.part"
     other.touch()
     cache.new_array(KEYS[0], 0, (5, 2))
@@ -49,19 +48,19 @@ def test_what_is_begun_and_not_ended_is_cleared(cache: StateCache) -> None:
 
 
 def test_what_was_used_longest_ago_goes_first(
-    cache: StateCache, monkeypatch: pytest.MonkeyPatch
+    cache: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOUGH_CACHE_GB", "7e-6")  # 7,000 bytes: three entries
     for age, key in enumerate(KEYS):
         cache.save(key, [({}, ROWS)], filled=False)
         os.utime(cache.folder / f"{key}.json", (time.time() - 100 + age,) * 2)
-    assert cache.read(KEYS[0], (50, 10), mapped=False), "and is used now"
+    assert cache.read(KEYS[0], mapped=False), "and is used now"
     cache.make_room(2000)
-    assert [cache.read(key, (50, 10), False) is not None for key in KEYS] == [True, False, True]
+    assert [cache.read(key, False) is not None for key in KEYS] == [True, False, True]
     assert not list(cache.folder.glob(f"{KEYS[1]}*"))
 
 
-def test_what_a_kill_left_is_removed(cache: StateCache) -> None:
+def test_what_a_kill_left_is_removed(cache: DiskCache) -> None:
     key, other = KEYS[0], "0" * 32
     cache.save(key, [({}, ROWS)], filled=False)
     old = [
@@ -102,18 +101,18 @@ def test_a_wrong_limit_is_a_mistake(value: str, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("place", [-1, -500, 70, 10])
-def test_a_damaged_entry_is_not_computed_with(place: int, mapped: bool, cache: StateCache) -> None:
+def test_a_damaged_entry_is_not_computed_with(place: int, mapped: bool, cache: DiskCache) -> None:
     cache.save(KEYS[0], [({"name": "x"}, ROWS)], filled=False)
     file = cache.folder / f"{KEYS[0]}-0.npy"
     content = bytearray(file.read_bytes())
     content[place] ^= 8
     file.write_bytes(content)
-    assert cache.read(KEYS[0], (50, 10), mapped) is None
+    assert cache.read(KEYS[0], mapped) is None
 
 
-def test_an_index_of_other_arrays_is_damage(cache: StateCache) -> None:
+def test_an_index_of_other_arrays_is_damage(cache: DiskCache) -> None:
     cache.save(KEYS[0], [({"name": "x"}, ROWS)], filled=False)
     index = cache.folder / f"{KEYS[0]}.json"
     index.write_text(index.read_text().replace('"x"', '"y"'))
-    assert cache.read(KEYS[0], (50, 10), False) is None
+    assert cache.read(KEYS[0], False) is None
     assert cache.damaged == 1

@@ -1,0 +1,1 @@
+"""Tables of any size made ready: read as a stream, checked, tokenised, kept as plain arrays."""

@@ -1,0 +1,22 @@
+"""Cells before anybody knows what they mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bough.data.prepared.unread_cells import Repeated, UnreadCells
+
+
+def test_each_kind_of_cell_once_over_all_parts() -> None:
+    unread = UnreadCells()
+    unread.add(["x", 1, [2]], np.array([0, 1, 1, 2]))
+    unread.add(["1", [2], "x"], np.array([2, 0, 1]))
+    assert unread.cells == ["x", 1, [2], "1"]
+    assert unread.codes().tolist() == [0, 1, 1, 2, 0, 3, 2]
+    assert UnreadCells().codes().tolist() == []
+
+
+def test_as_often_as_they_were_there() -> None:
+    cells = Repeated(["a", "b"], np.array([2, 3]))
+    assert cells == ["a", "a", "b", "b", "b"]
+    assert len(Repeated([], np.zeros(0, np.int64))) == 0
