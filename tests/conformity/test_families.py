@@ -123,6 +123,24 @@ def test_what_is_padded_on_cuda_is_the_same(
 
 @each
 @under
+@pytest.mark.parametrize("kernels", ["bough's", "torch's"])
+def test_products_in_bf16_are_near(
+    family: str, plan: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(family, plan)
+    wanted = outputs(model)
+    monkeypatch.setattr(model.network, "narrow", torch.bfloat16)
+    if kernels == "torch's":
+        monkeypatch.setattr("bough.native.kernels.available", lambda *rows: False)
+    found = outputs(model)
+    for name, values in found.items():
+        spread = float(wanted[name].std()) + 0.1
+        torch.testing.assert_close(values, wanted[name], atol=0.15 * spread, rtol=0.05, msg=name)
+    assert any(not torch.equal(found[name], wanted[name]) for name in found)
+
+
+@each
+@under
 def test_saved_and_loaded(family: str, plan: str, tmp_path: Path) -> None:
     """Bit for bit, every weight once, and as many as the plan counts."""
     model = model_of(family, plan)

@@ -89,3 +89,15 @@ def test_the_copy_is_not_saved() -> None:
 def test_column_sums_are_wide() -> None:
     x = torch.full((1000, 17), 1.01).bfloat16()
     torch.testing.assert_close(column_sums(x), x.double().sum(0).float())
+
+
+def test_copies_made_while_judging_are_learned_with() -> None:
+    """A run judges in inference mode between two steps, on the same weights."""
+    linear = RowLinear(4, 3)
+    rows = torch.randn(5, 4, dtype=torch.bfloat16)
+    with torch.inference_mode():
+        judged = linear(rows)
+    learned = linear(rows.clone().requires_grad_())
+    learned.float().sum().backward()
+    assert torch.equal(judged, learned)
+    assert linear.weight.grad is not None

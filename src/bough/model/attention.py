@@ -23,6 +23,7 @@ from bough.model.dropout import DropoutGenerator, drop, scale
 from bough.model.families.position_bias import distance_bias, position_bias
 from bough.native import kernels
 from bough.native.linear import RowLinear
+from bough.native.norm import wide
 
 Adapt = Callable[[str, Tensor, Tensor], Tensor]
 Made = TypeVar("Made")
@@ -258,7 +259,7 @@ class PackedAttention(torch.autograd.Function):
             scores = torch.matmul(query, key.transpose(-1, -2)).mul_(key.shape[-1] ** -0.5)
             if tables:
                 scores += tables[bucket.bias][:, : query.shape[-2], : bucket.length]
-            shares = torch.softmax(scores, -1)
+            shares = torch.softmax(wide(scores), -1).to(qkv.dtype)
             kept.append(shares)
             if keep is not None:
                 mask = keep[drawn : drawn + shares.numel()].view(shares.shape)
@@ -368,7 +369,7 @@ def attend_padded(
     else:
         scores = query @ key.transpose(-1, -2) * key.shape[-1] ** -0.5
         scores = scores + mask if layout.biases else scores.masked_fill(~mask, float("-inf"))
-        mixed = drop(torch.softmax(scores, -1), dropout) @ value
+        mixed = drop(torch.softmax(wide(scores), -1).to(value.dtype), dropout) @ value
     mixed = mixed.transpose(1, 2).flatten(2)
     return mixed.flatten(0, 1)[tensors.padded_rows] if queries is None else mixed[:, 0]
 

@@ -59,7 +59,10 @@ class RowLinear(nn.Linear):
         tensors = [self.weight] if self.bias is None else [self.weight, self.bias]
         state = [dtype, *((t.data_ptr(), t.device, _version(t)) for t in tensors)]
         if self.__dict__.get("_state") != state:
-            copies = [t.detach().to(dtype) for t in tensors]
+            # Not as tensors of inference, if that is where they are first asked for: the next step
+            # learns with the same copies.
+            with torch.inference_mode(False), torch.no_grad():
+                copies = [t.detach().to(dtype) for t in tensors]
             self.__dict__["_copies"] = copies[0], copies[1] if len(copies) > 1 else None
             self.__dict__["_state"] = state
         out: tuple[Tensor, Tensor | None] = self.__dict__["_copies"]

@@ -35,7 +35,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 def written(tiny_folder: Path, file: str, teacher: object = (), **training: Any) -> str:
     recipe = folders.small(tiny_folder, (TASK,), **{**FEW, **training})
-    recipe["tasks"][TASK]["teacher"] = teacher
+    recipe["tasks"] = {TASK: {**recipe["tasks"][TASK], "teacher": teacher}}
     Path(file).write_text(Recipe.read(recipe).dump())
     return file
 

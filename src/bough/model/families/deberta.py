@@ -19,6 +19,7 @@ from bough.model.attention import Bucket, Layout, unchanged
 from bough.model.dropout import DropoutGenerator, drop
 from bough.model.families.parts import EmbeddingsModule, LayerAdapters
 from bough.native.linear import RowLinear
+from bough.native.norm import wide
 from bough.plan.encoder_shape import Shape
 
 
@@ -161,10 +162,10 @@ class DisentangledAttention:
             keys = distance_key.index_select(-2, before)
             asking = distance_query.index_select(-2, before)
             scores = first @ (key + keys).transpose(-1, -2) + (key * asking).sum(-1).unsqueeze(-2)
-        scores = scores * (3 * key.shape[-1]) ** -0.5
+        scores = wide(scores) * (3 * key.shape[-1]) ** -0.5
         if mask is not None:
             scores = scores.masked_fill(mask, float("-inf"))
-        mixed = drop(torch.softmax(scores, -1), dropout) @ value
+        mixed = drop(torch.softmax(scores, -1).to(value.dtype), dropout) @ value
         out: Tensor = mixed.transpose(1, 2).flatten(2).flatten(0, 1)
         return out
 

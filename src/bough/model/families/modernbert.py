@@ -17,7 +17,7 @@ from bough.model.dropout import DropoutGenerator, drop
 from bough.model.families.parts import EmbeddingsModule, LayerAdapters, LayerModule
 from bough.model.transformer import ACTIVATION
 from bough.native.linear import RowLinear
-from bough.native.norm import norm_of
+from bough.native.norm import norm_of, wide
 from bough.plan.encoder_shape import Shape
 
 
@@ -152,7 +152,7 @@ def attend_nearby(
     scores = query @ three_blocks(key).transpose(-1, -2) * key.shape[-1] ** -0.5
     tensors = layout.on(qkv.device)
     hidden = tensors.once(("hidden", reach), lambda: beyond(tensors.positions, blocks, reach))
-    shares = torch.softmax(scores.masked_fill(hidden, float("-inf")), -1)
+    shares = torch.softmax(wide(scores).masked_fill(hidden, float("-inf")), -1).to(qkv.dtype)
     mixed = drop(shares, dropout) @ three_blocks(value)
     return mixed.transpose(1, 2).reshape(blocks * reach, -1)[:tokens]
 

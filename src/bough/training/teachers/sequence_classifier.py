@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,8 @@ def _carried(folder: Path, config: Mapping[str, Any], settings: dict[str, Any]) 
         settings["range"] = tuple(head["range"])
     if head["hidden"]:
         settings |= {"head": "mlp", "depth": len(head["hidden"]) + 1, "width": head["hidden"][0]}
-    sizes = {key: value for key, value in config["shape"].items() if key != "offset"}
+    known = {field.name for field in fields(Shape)}  # beside what its code wants to know
+    sizes = {key: value for key, value in config["shape"].items() if key in known}
     network = _network(Task(**settings), Shape(**sizes))
     theirs = read_tensors(folder)
     keys = {f"{kind} {number}".removesuffix(" 0"): key for key, kind, number, _ in path["steps"]}
