@@ -124,7 +124,7 @@ def start(file: Path) -> dict:
         ready = time.perf_counter() - began
         phase = Phase(
             trainer.schedules[0], Progress(), trainer.network, trainer.learned,
-            recipe.task_weights(), recipe.precision,
+            recipe.task_weights(),
         )  # fmt: skip
         tokens, pace = 0, 0.0
         first = 0.0

@@ -36,7 +36,7 @@ class Column(Sequence[T]):
 
     def __getitem__(self, number: int | slice) -> T | list[T]:
         if isinstance(number, slice):
-            return self.part(np.arange(len(self))[number])
+            return self.part(np.arange(*number.indices(len(self))))
         if not -len(self) <= number < len(self):
             raise IndexError(number)
         return self.part(np.array([number % len(self)]))[0]
