@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from bough.model import pretrained
 from bough.model.pretrained import Encoder
 from tests import folders, tiny
 
+# `precision: auto` is fp32 on every machine, also in the processes that tests start; what is about
+# bf16 says so. Before any test module is read: some keep the environment that they find.
+os.environ["BOUGH_PRECISION"] = "fp32"
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:
@@ -20,14 +25,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _single_precision() -> Iterator[None]:
-    """`precision: auto` is fp32, on every machine; what is about bf16 says so."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BOUGH_PRECISION", "fp32")
         yield
 
 

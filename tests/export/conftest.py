@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,6 @@ def own_modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     folder = tmp_path_factory.mktemp("modules")
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(folder))
     monkeypatch.syspath_prepend(str(folder))
+    # The package that was imported from the cache of the test before would be looked in.
+    for name in [name for name in sys.modules if name.split(".")[0] == "transformers_modules"]:
+        monkeypatch.delitem(sys.modules, name)

@@ -83,7 +83,7 @@ def _key(folder: Path, asked: Sequence[object], texts: Sequence[tuple[str, ...]]
     matter = sorted(file for file in folder.iterdir() if file.suffix in MATTERS)
     names = [file.name for file in matter]
     digest = hashlib.sha256(json.dumps([asked, names, files.sha256(matter)]).encode())
-    digest.update(json.dumps(texts).encode())
+    digest.update(json.dumps(list(texts)).encode())
     return digest.hexdigest()[:32]
 
 
