@@ -82,7 +82,7 @@ def _close(a: object, b: object) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_close(a[k], b[k]) for k in a)
     if isinstance(a, float | int) and isinstance(b, float):
-        return abs(a - b) < 1e-5
+        return abs(a - b) < 5e-5  # what other texts are in a batch shows in the last bits
     return a == b
 
 
