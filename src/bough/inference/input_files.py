@@ -197,12 +197,12 @@ def table(model: Model, file: str, choice: Choice) -> Inputs:
     asked = able if choice.tasks or choice.text else fitting(able, file, there)
     wanted = Wanted(tuple(c for c in columns if c in there), "", False)
     kept = _kept(file, there, asked) if choice.keep else ()
-    total = sum(1 for _ in _rows(asked, path, wanted, choice, LeftOut()))
+    total = sum(1 for _ in _rows(asked, path, there, wanted, choice, LeftOut()))
     if not total:
         raise UserError(f"{file}: no row of it can be read")
     left_out = LeftOut()
     wanted = replace(wanted, texts=tuple(dict.fromkeys((*wanted.texts, *kept))))
-    again = _rows(asked, path, wanted, choice, left_out, kept)
+    again = _rows(asked, path, there, wanted, choice, left_out, kept)
     return Inputs(again, left_out, tuple(asked), total, kept)
 
 
@@ -237,6 +237,7 @@ def readers(model: Model, choice: Choice) -> dict[str, Task]:
 def _rows(
     asked: Mapping[str, Task],
     path: Path,
+    there: tuple[str, ...],
     wanted: Wanted,
     choice: Choice,
     left_out: LeftOut,
@@ -244,6 +245,7 @@ def _rows(
 ) -> Iterator[Row]:
     policy: checked_rows.Policy = "skip" if choice.skip else "error"
     for part in parts(path, wanted):
+        part = replace(part, names=there)  # a column may come in a later part only
         out: dict[int, Row] = {}
         faults: dict[int, str] = {}
         others = {name: dict(zip(part.lines, part.columns[name], strict=True)) for name in kept}
