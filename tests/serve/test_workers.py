@@ -49,8 +49,23 @@ def until(true: Callable[[], bool], seconds: float = 90) -> None:
         time.sleep(0.05)
 
 
+def clients(server: Server) -> list[set[int]]:
+    """The ports of each worker's clients."""
+    every = [worker.net_connections("tcp") for worker in workers(server).values()]
+    return [{one.raddr.port for one in some if one.raddr} for some in every]
+
+
 def both_ready(server: Server) -> None:
-    until(lambda: counts(server).get(("bough_queue_room",)) == 2 * 1024)  # those of both
+    """Both are given connections, and have none: a worker counts its room before it is ready."""
+
+    def one_each() -> bool:
+        with closing(connect(server.url)), closing(connect(server.url)):
+            time.sleep(0.2)
+            return [len(ports) for ports in clients(server)] == [1, 1]
+
+    until(one_each)
+    until(lambda: not any(clients(server)))
+    assert counts(server)["bough_queue_room",] == 2 * 1024  # a dead one's is not counted
 
 
 def counts(server: Server) -> dict[tuple[str, ...], float]:
@@ -98,7 +113,7 @@ def test_many_clients_and_a_killed_worker(folder: Path) -> None:
         assert sum(lost) < CLIENTS  # the other worker has answered its clients' requests
         until(lambda: len(workers(server)) == 2)
         assert killed not in workers(server)
-        both_ready(server)  # the dead one's room is not counted
+        both_ready(server)
         seen = counts(server)
         total = sum(n for key, n in seen.items() if key[:3] == ("bough_requests_total", "POST",
                                                                 "/predict"))  # fmt: skip
@@ -112,22 +127,19 @@ def test_connections_are_shared_out(folder: Path) -> None:
     with served(folder, *TWO) as server:
         both_ready(server)
 
-        def clients() -> list[set[int]]:
-            """The ports of each worker's clients."""
-            every = [worker.net_connections("tcp") for worker in workers(server).values()]
-            return [{one.raddr.port for one in some if one.raddr} for some in every]
-
         def shared_out() -> bool:
-            return [len(ports) for ports in clients()] == [6, 6]
+            """One more or less: the end of an earlier one may be heard late."""
+            sizes = [len(ports) for ports in clients(server)]
+            return sum(sizes) == 12 and min(sizes) >= 5
 
         many = [connect(server.url) for _ in range(12)]
         until(shared_out)
-        leaving = clients()[0]
+        leaving = clients(server)[0]
         for raw in many:
             if raw.getsockname()[1] in leaving:
                 raw.close()
-        until(lambda: not clients()[0])
-        many += [connect(server.url) for _ in range(6)]
+        until(lambda: not clients(server)[0])
+        many += [connect(server.url) for _ in range(len(leaving))]
         until(shared_out)
         for raw in many:
             raw.close()
