@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from bough import demo
 from bough.model.network import FRESH
@@ -30,22 +32,24 @@ TASKS: dict[str, dict[str, Any]] = {
 
 def encoder(folder: Path, layers: int = 2, width: int = 32) -> Path:
     """Random BERT weights with a tokenizer made from the embedded texts."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     texts = [file.read_text(encoding="utf-8") for file in sorted(demo.folder().glob("*.csv"))]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=1500, special_tokens=specials, show_progress=False
-    )
-    tokenizer.train_from_iterator(texts, trainer)
+    counts = Counter(re.findall(r"[a-z]+|[0-9]|[^\w\s]", "\n".join(texts).lower()))
+    letters = sorted(set("".join(counts)))
+    pieces = dict.fromkeys([*specials, *letters, *("##" + letter for letter in letters)])
+    pieces |= dict.fromkeys(word for word, _ in counts.most_common())
+    # Not trained: a trainer's pieces are others in each process.
+    vocabulary = {piece: number for number, piece in enumerate([*pieces][:1500])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
-    vocabulary = tokenizer.get_vocab_size()
-    shape = Shape("bert", width, layers, 4, 2 * width, vocabulary, 64, 2, width, 0, "gelu", 1e-12)
+    words = len(vocabulary)
+    shape = Shape("bert", width, layers, 4, 2 * width, words, 64, 2, width, 0, "gelu", 1e-12)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps(shape.config()), encoding="utf-8")
