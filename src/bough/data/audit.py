@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bough.data.checked_rows import Rows
 from bough.data.label_cells import label_cells
@@ -101,9 +102,11 @@ def _distinct(rows: Rows) -> Iterator[tuple[Any, int, int]]:
     """Each label once, with the number of its rows and the line of the first."""
     labels = rows.labels or ()
     if isinstance(labels, Column) and (array := labels.numbers()) is not None:
-        found, first, counts = np.unique(array, return_index=True, return_counts=True)
-        for label, number, count in zip(found.tolist(), first, counts, strict=True):
-            yield label, int(count), rows.lines[int(number)]
+        counts = np.bincount(array)
+        first = np.zeros(len(counts), np.int64)
+        first[array[::-1]] = np.arange(len(array))[::-1]  # of a class's rows the last to be written
+        for label in np.flatnonzero(counts).tolist():
+            yield label, int(counts[label]), rows.lines[int(first[label])]
         return
     seen: dict[Any, tuple[int, int]] = {}
     for label, line in zip(labels, rows.lines, strict=True):
@@ -149,11 +152,11 @@ def _one_letter_off(a: str, b: str) -> bool:
 
 def _overlap(train: Rows, others: Rows, split: str) -> str:
     """Rows that are learned from, too; a pair counts with its texts in either order."""
-    learned = np.unique(train.hashes)
-    there = np.isin(others.hashes, learned)
+    learned = np.sort(train.hashes)
+    there = _among(others.hashes, learned)
     exact, swapped = int(there.sum()), 0
     if len(others.turned):
-        swapped = int((np.isin(others.turned, learned) & ~there).sum())
+        swapped = int((_among(others.turned, learned) & ~there).sum())
     if not exact + swapped:
         return ""
     turned = f" ({swapped:,} with the two texts swapped)" if swapped else ""
@@ -161,3 +164,12 @@ def _overlap(train: Rows, others: Rows, split: str) -> str:
         f"{exact + swapped:,} of {len(others):,} {split} rows have texts of train rows{turned}; "
         f"its {split} score flatters the model"
     )
+
+
+def _among(hashes: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which of these are there."""
+    if not len(ordered):
+        return np.zeros(len(hashes), np.bool_)
+    places = np.searchsorted(ordered, hashes)
+    found: NDArray[np.bool_] = ordered[np.minimum(places, len(ordered) - 1)] == hashes
+    return found

@@ -6,10 +6,11 @@ shares that go with them, their parts of a step add up to the whole like those o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bough.data.examples import Examples
 from bough.data.packing import Batch, collate
@@ -48,10 +49,9 @@ def row_groups(examples: Mapping[str, Examples]) -> dict[str, RowGroup]:
         for group in groups:
             if examples[group[0]].sequences is not source.sequences:
                 continue
-            rows = np.unique(source.index[:, 0])
-            there = np.unique(np.concatenate([examples[other].index[:, 0] for other in group]))
-            least = OVERLAP * min(len(rows), len(there))
-            if len(np.intersect1d(rows, there, assume_unique=True)) >= least > 0:
+            rows, there = _begun([source]), _begun([examples[other] for other in group])
+            least = OVERLAP * min(rows.sum(), there.sum())
+            if (rows & there).sum() >= least > 0:
                 group.append(task)
                 break
         else:
@@ -60,16 +60,23 @@ def row_groups(examples: Mapping[str, Examples]) -> dict[str, RowGroup]:
 
 
 def _group(examples: Mapping[str, Examples]) -> RowGroup:
-    every = [source.index[:, 0] for source in examples.values()]
-    firsts = np.unique(np.concatenate(every))  # of each row its first sequence
-    lengths = np.zeros(len(firsts), np.int64)
+    number = _begun(list(examples.values())).cumsum() - 1  # of the row that a sequence begins
+    lengths = np.zeros(number[-1] + 1, np.int64)
     places = {}
-    for (task, source), own in zip(examples.items(), every, strict=True):
-        at = np.searchsorted(firsts, own)
-        places[task] = np.full(len(firsts), -1)
-        places[task][at] = np.arange(len(own))
+    for task, source in examples.items():
+        at = number[source.index[:, 0]]
+        places[task] = np.full(len(lengths), -1)
+        places[task][at] = np.arange(len(source))
         lengths[at] = source.lengths
     return RowGroup(lengths, places)
+
+
+def _begun(examples: Sequence[Examples]) -> NDArray[np.bool_]:
+    """Which sequences are the first of some example's, of tasks that have theirs in common."""
+    there = np.zeros(len(examples[0].sequences), np.bool_)
+    for source in examples:
+        there[source.index[:, 0]] = True
+    return there
 
 
 @dataclass(frozen=True)
