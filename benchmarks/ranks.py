@@ -117,19 +117,15 @@ def main() -> int:
                     f"{count} ranks  {' '.join(case):28}{most:.1e}  (biases of keys {keys:.1e})",
                     flush=True,
                 )
-        some = cases[: args.dropout]
-        first, second = (
-            trained(folder / f"dropout {turn}", some, 2, args.steps, dropout=0.1)
-            for turn in range(2)
-        )
-        for case in some:
-            weights, again = first(case), second(case)
-            same = all(weights[name].equal(again[name]) for name in weights)
-            far |= not same
-            print(
-                f"2 ranks  {' '.join(case):28}with dropout: {'same' if same else 'OTHER'} bits",
-                flush=True,
+        for case in cases[: args.dropout]:
+            first, second = (
+                trained(folder / f"{' '.join(case)} {turn}", [case], 2, args.steps, 0.1)(case)
+                for turn in range(2)
             )
+            same = all(first[name].equal(second[name]) for name in first)
+            far |= not same
+            bits = "the same bits" if same else "OTHER BITS"
+            print(f"2 ranks  {' '.join(case):28}{bits} with dropout", flush=True)
     return int(far)
 
 
