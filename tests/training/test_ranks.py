@@ -30,8 +30,8 @@ from tests.same import assert_same_run
 # Batches of 7 make uneven shares; of batches of 2 some of four ranks have nothing.
 CASES: dict[str, dict[str, Any]] = {
     "sum": {"plan": "full", "sampling": "method2"},
-    "pcgrad": {"plan": "split@1", "combine": "pcgrad", "cosines_every": 7},
-    "uncertainty": {"plan": "pal:8", "weighting": "uncertainty", "sampling": "annealed"},
+    "pcgrad": {"plan": "split@3", "combine": "pcgrad", "cosines_every": 7},
+    "uncertainty": {"plan": "pal:64", "weighting": "uncertainty", "sampling": "annealed"},
     "famo": {"plan": "full", "weighting": "famo", "accumulate": 3, "ema": 0.9},
     "few": {"plan": "split@1", "combine": "pcgrad", "batch": 2, "weighting": "dwa"},
     "frozen": {"plan": "full", "phases": [{"frozen": True, "steps": 10}, {"steps": 20}]},
@@ -69,9 +69,11 @@ def spread(folder: Path, count: int, made: dict[str, Any], work: str = ALL) -> P
 
 
 @pytest.fixture(scope="module")
-def by_count(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+def by_count(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     folder = tmp_path_factory.mktemp("ranks")
-    made = recipes(tiny_folder, 0.0, **CASES)
+    folders.data(folder / "rows")
+    deep = folders.encoder(folder / "encoder", layers=4, width=64)
+    made = recipes(deep, 0.0, **CASES)
     return {count: spread(folder / str(count), count, made) for count in (1, 2, 4)}
 
 
