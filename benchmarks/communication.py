@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
+from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch.multiprocessing.spawn import spawn
 
 from bough import demo
 from bough.data.dataset import Data
 from bough.data.examples import Examples
-from bough.distributed import joined
+from bough.data.tokens import Ints
+from bough.distributed import Processes, joined
 from bough.inference.torch_model import untrained_model
 from bough.model.network import Network
 from bough.recipe.recipe import Recipe
@@ -55,7 +58,7 @@ def computed(network: Network, combine: str, words: dict[str, set[int]]) -> dict
     return {"flags": flags, "gradients": 4 * numbers, "words": 4 * rows, "numbers": 4 * extra}
 
 
-def words_of(examples: dict[str, Examples], drawn: dict[str, np.ndarray]) -> dict[str, set[int]]:
+def words_of(examples: dict[str, Examples], drawn: Mapping[str, Ints]) -> dict[str, set[int]]:
     out = {}
     for task, numbers in drawn.items():
         source = examples[task]
@@ -67,18 +70,39 @@ def words_of(examples: dict[str, Examples], drawn: dict[str, np.ndarray]) -> dic
 class Seen:
     """What was drawn for the last step."""
 
-    def __init__(self, draw):
+    def __init__(self, draw: Callable[[], Mapping[str, Ints]]):
         self.draw = draw
-        self.drawn = {}
+        self.drawn: Mapping[str, Ints] = {}
 
-    def __call__(self):
+    def __call__(self) -> Mapping[str, Ints]:
         self.drawn = self.draw()
         return self.drawn
 
 
+def steps_of(recipe: Recipe, processes: Processes, steps: int) -> list[tuple[int, dict[str, int]]]:
+    """The bytes of some steps as they are counted, and as they are computed."""
+    data = Data.gather(recipe)
+    model, _ = untrained_model(recipe, data)
+    examples = data.examples("train", model.tokenizer, model.longest)
+    schedule = PhaseSchedule.of(recipe.training, None, examples)
+    weights = recipe.task_weights()
+    phase = Phase(schedule, Progress(), model.network, examples, weights, processes)
+    phase.loader.draw = seen = Seen(phase.loader.draw)
+    out = []
+    for _ in range(steps):
+        before = processes.exchanged
+        phase.step()
+        counted = processes.exchanged - before
+        words = words_of(examples, seen.drawn)
+        parts = computed(model.network, recipe.training.combine, words)
+        assert counted == sum(parts.values()), (counted, parts)
+        out.append((counted, parts))
+    return out
+
+
 def work(rank: int, folder: str, steps: int) -> None:
     torch.set_num_threads(1)
-    store = distributed.FileStore(f"{folder}/store", 2)
+    store = FileStore(f"{folder}/store", 2)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
     base = Recipe.read(demo.recipe())
     with joined() as processes:
@@ -86,24 +110,13 @@ def work(rank: int, folder: str, steps: int) -> None:
             print(f"{'plan':10}{'combine':10}{'counted':>12}{'computed':>12}  of which")
         for plan, combine in CASES:
             recipe = Recipe.read(base, [f"plan={plan}", f"training.combine={combine}"])
-            data = Data.gather(recipe)
-            model, _ = untrained_model(recipe, data)
-            examples = data.examples("train", model.tokenizer, model.longest)
-            schedule = PhaseSchedule.of(recipe.training, None, examples)
-            weights = recipe.task_weights()
-            phase = Phase(schedule, Progress(), model.network, examples, weights, "fp32", processes)
-            phase.loader.draw = seen = Seen(phase.loader.draw)
-            for _ in range(steps):
-                before = processes.exchanged
-                phase.step()
-                counted = processes.exchanged - before
-                parts = computed(model.network, combine, words_of(examples, seen.drawn))
-                assert counted == sum(parts.values()), (counted, parts)
+            counted, parts = steps_of(recipe, processes, steps)[-1]
             if processes.first:
                 shown = ", ".join(f"{name} {size:,}" for name, size in parts.items())
                 print(f"{plan:10}{combine:10}{counted:12,}{sum(parts.values()):12,}  {shown}")
         if processes.first:
-            model, _ = untrained_model(Recipe.read(base, ["plan=full"]), data)
+            recipe = Recipe.read(base, ["plan=full"])
+            model, _ = untrained_model(recipe, Data.gather(recipe))
             estimate(model.network)
     distributed.destroy_process_group()
 
@@ -133,4 +146,4 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=3)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(work, (str(Path(folder)), asked.steps), nprocs=2)
+        spawn(work, (str(Path(folder)), asked.steps), nprocs=2)

@@ -74,6 +74,19 @@ def test_the_train_cells_say_what_the_recipe_leaves_open() -> None:
             label_cells(Task(kind="regress", text="x")).found("t", cells, None)
 
 
+def test_cells_may_be_told_once_with_their_counts() -> None:
+    number = label_cells(Task(kind="regress", text="x"))
+    every = number.found("t", ["0.1", "0.1", "0.1", "x", "7", "7"], None)
+    assert number.found("t", ["0.1", "x", "7"], None, [3, 1, 2]) == every
+    with pytest.raises(UserError, match=r"all labels are 0\.1"):
+        number.found("t", ["0.1", "0.10"], None, [3, 4])
+    named = label_cells(Task(kind="classify", text="x"))
+    many = [f"class {n}" for n in range(60)]
+    assert len(named.found("t", many, None, [2] * 60).labels or ()) == 60
+    with pytest.raises(UserError, match="60 different labels in 60 rows look like no classes"):
+        named.found("t", many, None)
+
+
 def test_numbers_without_a_range_are_any() -> None:
     cells = label_cells(Task(kind="regress", text="x", scale=(0, 1)))
     assert [cells.read(cell) for cell in ("-1e6", 3)] == [-1e6, 3.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tokenizers import processors
 
 from bough.data.tokens import tokenise
 from tests import tiny
@@ -33,6 +34,19 @@ def test_families_without_segments_have_none() -> None:
     sequences, _ = tokenise([("a tree", "the leaf")], tiny.tokenizer("roberta"), 40)
     assert len(sequences.ids) == 8  # two separators between the texts
     assert not sequences.types.any()
+
+
+def test_a_template_may_give_single_texts_segments() -> None:
+    tokenizer = tiny.tokenizer()
+    special = [("[CLS]", CLS), ("[SEP]", SEP)]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:2 $A:1 [SEP]:0", pair="[CLS]:0 $A:0 $B:0 [SEP]:0", special_tokens=special
+    )
+    for texts in ([("a",), ("a tree",)], [("a",), ("a tree",), ("who", "what")]):
+        sequences, _ = tokenise(texts, tokenizer, 40)
+        assert sequences.types[:7].tolist() == [2, 1, 0, 2, 1, 1, 0]
+        assert not sequences.types[7:].any()
+    assert not len(tokenise([], tokenizer, 40)[0])
 
 
 def test_what_is_too_long_is_cut_and_counted() -> None:

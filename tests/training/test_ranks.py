@@ -16,6 +16,8 @@ import psutil
 import pytest
 import torch
 
+from benchmarks.communication import steps_of
+from bough.distributed import joined
 from bough.recipe.recipe import Recipe
 from bough.runs.console import Silent
 from bough.runs.run_dir import Run
@@ -109,6 +111,24 @@ def test_another_way_of_training_would_be_noticed(by_count: dict[int, Path]) -> 
     assert max(float((sums[name] - others[name]).abs().max()) for name in sums) > 1e-4
 
 
+def count_bytes(folder: Path) -> None:
+    """What each process does: a few steps of each case, of which the benchmark keeps account."""
+    with joined() as processes:
+        for recipe in json.loads((folder / "recipes.json").read_text()).values():
+            for counted, parts in steps_of(Recipe.read(recipe), processes, 3):
+                assert counted == sum(parts.values()) > 0
+
+
+def test_bytes_of_a_step_are_those_that_the_docs_compute(tiny_folder: Path, tmp_path: Path) -> None:
+    cases = {
+        f"{plan} {combine}": {"plan": plan, "combine": combine}
+        for plan in ("full", "split@1", "pal:8")
+        for combine in ("sum", "pcgrad")
+    }
+    made = recipes(tiny_folder, 0.0, **cases)
+    spread(tmp_path / "bytes", 2, made, "tests.training.test_ranks:count_bytes")
+
+
 # --- started by torchrun, and killed --------------------------------------------------------------
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -151,7 +171,7 @@ def killed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     (folder / "recipe.yaml").write_text(json.dumps(made["run"]))
     process = start(folder, "killed")
     kill(process, 1)
-    said = process.communicate(timeout=300)[1]  # the other one ends, too
+    said = process.communicate(timeout=60)[1]  # the other one ends, too
     assert process.returncode == 1
     shutil.copytree(folder / "killed", folder / "alone")
     again = start(folder, "restarted", "--max-restarts", "1")

@@ -20,6 +20,7 @@ from bough.spans.cells import SpanError, as_json, labels_of, spans_of
 from bough.spans.schemes import Span
 
 Label = int | float | tuple[int, ...] | tuple[Span, ...]
+Counts = Sequence[int] | None
 
 
 class CellError(Exception):
@@ -37,9 +38,11 @@ class LabelCells(ABC):
         return is_missing(cell, self.task.labels or ())
 
     @abstractmethod
-    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
-        """The task with what these train cells say about it; `classes` if the set itself names
-        them."""
+    def found(
+        self, name: str, cells: Sequence[Any], classes: Sequence[str] | None, counts: Counts = None
+    ) -> Task:
+        """The task with what these train cells say about it, each of which is there as often as
+        `counts` says, or once; `classes` if the set itself names them."""
 
     @abstractmethod
     def read(self, cell: Any, text: Any = None) -> Label:
@@ -100,10 +103,12 @@ class NamedCells(LabelCells):
 class ClassCells(NamedCells):
     """One class in each cell; the label is its index."""
 
-    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
+    def found(
+        self, name: str, cells: Sequence[Any], classes: Sequence[str] | None, counts: Counts = None
+    ) -> Task:
         if classes is None:
             classes = self.seen(cells)
-            _look_like_classes(name, self.task.kind, classes, len(cells))
+            _look_like_classes(name, self.task.kind, classes, sum(counts or [1] * len(cells)))
         return self.task.with_labels(classes)
 
     def seen(self, cells: Sequence[Any]) -> tuple[str, ...]:
@@ -132,21 +137,25 @@ class ClassCells(NamedCells):
 class OrderedCells(ClassCells):
     """One class in each cell, in an order: that of numbers is known, that of words is not."""
 
-    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
+    def found(
+        self, name: str, cells: Sequence[Any], classes: Sequence[str] | None, counts: Counts = None
+    ) -> Task:
         there = classes or self.seen(cells)
         if len(there) > 1 and not _finite(there):
             raise UserError(
                 f"the classes are words ({listed(there, 6)}), whose order is not known; set "
                 f"tasks.{name}.labels to all of them, the lowest first"
             )
-        return super().found(name, cells, classes)
+        return super().found(name, cells, classes, counts)
 
 
 class SetCells(NamedCells):
     """Any number of labels in each cell: a JSON list, or names with a separator between them; or
     a column of 0 and 1 for each. The label is their indices, in order."""
 
-    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
+    def found(
+        self, name: str, cells: Sequence[Any], classes: Sequence[str] | None, counts: Counts = None
+    ) -> Task:
         if not isinstance(self.task.label, str):
             return self.task.with_labels(self.task.label)
         if classes is None:
@@ -157,7 +166,7 @@ class SetCells(NamedCells):
                 except CellError:  # said by its line when the rows are read
                     continue
             classes = in_order(named)
-            _look_like_classes(name, self.task.kind, classes, len(cells))
+            _look_like_classes(name, self.task.kind, classes, sum(counts or [1] * len(cells)))
         return self.task.with_labels(classes)
 
     def missing(self, cell: object) -> bool:
@@ -200,14 +209,19 @@ class SetCells(NamedCells):
 class NumberCells(LabelCells):
     """A number in each cell, within the range if there is one."""
 
-    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
-        values = [value for value in map(number, cells) if value is not None]
+    def found(
+        self, name: str, cells: Sequence[Any], classes: Sequence[str] | None, counts: Counts = None
+    ) -> Task:
+        numbers = list(map(number, cells))
+        values = [value for value in numbers if value is not None]
         if not values:
             raise UserError("no label is a number; name another column or kind classify")
-        middle = fmean(values)
-        wide = 2 * math.sqrt(fmean((value - middle) ** 2 for value in values))
-        if not wide:
-            raise UserError(f"all labels are {middle:g}; there is nothing to learn")
+        if min(values) == max(values):
+            raise UserError(f"all labels are {values[0]:g}; there is nothing to learn")
+        often = counts or [1] * len(cells)
+        weights = [n for n, value in zip(often, numbers, strict=True) if value is not None]
+        middle = fmean(values, weights)
+        wide = 2 * math.sqrt(fmean([(value - middle) ** 2 for value in values], weights))
         # To so many digits that they can be read in the run's recipe.
         scale = (float(f"{middle - wide:.6g}"), float(f"{middle + wide:.6g}"))
         return self.task.model_copy(update={"scale": scale})
@@ -244,7 +258,9 @@ class SpanCells(LabelCells):
         self.names = dict(zip(values, task.labels or (), strict=True))
         self.names |= {name: name for name in task.labels or () if name not in self.names}
 
-    def found(self, name: str, cells: Sequence[Any], classes: Sequence[str] | None) -> Task:
+    def found(
+        self, name: str, cells: Sequence[Any], classes: Sequence[str] | None, counts: Counts = None
+    ) -> Task:
         labels = sorted({label for cell in cells for label in labels_of(cell)})
         if not labels:
             raise UserError("no train row holds a span; there is nothing to learn")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,13 +135,16 @@ def tokenise(
         encodings = [tokenizer.encode(first, second[0] if second else None)]
     else:
         encodings = encode([text_of(parts) for parts in texts]) if texts else []
-    lengths = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
+    lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
     bounds = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
-    ids = np.empty(bounds[-1], np.int32)
-    types = np.empty(bounds[-1], np.int8)
-    for encoding, start, end in zip(encodings, bounds, bounds[1:], strict=False):
-        ids[start:end] = encoding.ids
-        types[start:end] = encoding.type_ids
+    every = chain.from_iterable(encoding.ids for encoding in encodings)
+    ids = np.fromiter(every, np.int32, bounds[-1])
+    types = np.zeros(bounds[-1], np.int8)
+    # A single text's types are those of its template: if the longest has none, no other has.
+    longest_one = max(encodings, key=len, default=None)
+    if any(len(parts) > 1 for parts in texts) or (longest_one and any(longest_one.type_ids)):
+        every = chain.from_iterable(encoding.type_ids for encoding in encodings)
+        types = np.fromiter(every, np.int8, bounds[-1])
     cut = np.fromiter((bool(e.overflowing) for e in encodings), np.bool_, len(encodings))
     index = None
     if words:

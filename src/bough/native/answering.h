@@ -78,8 +78,9 @@ ALWAYS void piece(const EncoderLayer *layer, const Product *p, Input from, int64
                   int64_t panel, float *to, int64_t stride, const int count,
                   const enum After after) {
   const Narrow *w = (const Narrow *)p->weights + panel * PANEL * p->inputs;
-  const char *ahead = (const char *)(w + PANEL * p->inputs) + row / ROWS * (p->inputs / GROUP) * LINE;
-  if (ahead >= (const char *)(w + 2 * PANEL * p->inputs)) ahead = (const char *)w; /* it is there */
+  const char *next = (const char *)(w + PANEL * p->inputs), *end = next + (next - (const char *)w);
+  const char *ahead = next + row / ROWS * (p->inputs / GROUP) * LINE;
+  if (ahead >= end) ahead = (const char *)w; /* it is there */
   const Narrow *x = from.numbers + row * p->inputs;
   const int64_t depth = DEPTH < p->inputs ? DEPTH : p->inputs, groups = p->inputs / depth;
   vf totals[ROWS][VECTORS];

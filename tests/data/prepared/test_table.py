@@ -50,7 +50,8 @@ def files(tmp_path: Path) -> Path:
         {"a": text(rng), "b": text(rng), "label": rng.choice(["no", "yes"])} for _ in range(40)
     ]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)) + "\n")
-    os.utime(tmp_path / "train.csv", (time.time() - 60,) * 2)
+    for file in tmp_path.iterdir():  # else what is known of them is not kept yet
+        os.utime(file, (time.time() - 60,) * 2)
     return tmp_path
 
 

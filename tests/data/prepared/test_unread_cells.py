@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bough.data.prepared.unread_cells import Repeated, UnreadCells
+from bough.data.prepared.unread_cells import UnreadCells
 
 
 def test_each_kind_of_cell_once_over_all_parts() -> None:
@@ -14,9 +14,3 @@ def test_each_kind_of_cell_once_over_all_parts() -> None:
     assert unread.cells == ["x", 1, [2], "1"]
     assert unread.codes().tolist() == [0, 1, 1, 2, 0, 3, 2]
     assert UnreadCells().codes().tolist() == []
-
-
-def test_as_often_as_they_were_there() -> None:
-    cells = Repeated(["a", "b"], np.array([2, 3]))
-    assert cells == ["a", "a", "b", "b", "b"]
-    assert len(Repeated([], np.zeros(0, np.int64))) == 0

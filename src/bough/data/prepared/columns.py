@@ -167,6 +167,7 @@ class Names(Column[str]):
 
 def joined(texts: Sequence[str]) -> tuple[NDArray[np.uint8], Ints]:
     """Texts end to end, and the size of each."""
-    parts = [text.encode() for text in texts]
+    whole = "".join(texts)
+    parts = texts if whole.isascii() else [text.encode() for text in texts]
     sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-    return np.frombuffer(b"".join(parts), np.uint8), sizes
+    return np.frombuffer(whole.encode(), np.uint8), sizes

@@ -109,16 +109,7 @@ class PartReader:
 
     def __call__(self, table: Table) -> Part:
         faults: dict[int, Skipped] = {}  # by index of the row; its first fault counts
-        columns = [
-            _converted(
-                table,
-                column,
-                table.columns[column],
-                marked_text if self.reading.marked else read_text,
-                faults,
-            )
-            for column in self.reading.columns
-        ]
+        columns = [self._texts(table, column, faults) for column in self.reading.columns]
         rows = list(zip(*columns, strict=True)) if columns else [()] * len(table.lines)
         usable = np.array([n for n in range(len(rows)) if n not in faults], np.int64)
         if faults:
@@ -139,6 +130,12 @@ class PartReader:
             tokens=self._tokens(rows),
         )
 
+    def _texts(self, table: Table, column: str, faults: dict[int, Skipped]) -> list[Any]:
+        cells = table.columns[column]
+        if self.reading.marked:
+            return _converted(table, column, cells, marked_text, faults)
+        return plain_texts(cells) or _converted(table, column, cells, read_text, faults)
+
     def _labels(self, name: str, task: Task, table: Table, usable: Ints) -> Labels:
         cells = self.cells[name]
         nothing = [None] * len(table.lines)
@@ -148,11 +145,12 @@ class PartReader:
         if len(usable) < len(given):
             given = [given[n] for n in usable]
         if not task.settled:
-            places: dict[tuple[type, Any], int] = {}
-            keys = map(cell_key, given)
-            values = np.array([places.setdefault(k, len(places)) for k in keys], np.int64)
-            _, first = np.unique(values, return_index=True)
-            return Labels(np.zeros(0, np.int8), values, [given[n] for n in first])
+            words = set(map(type, given)) <= {str}  # which are their own keys
+            keys = given if words else list(map(cell_key, given))
+            first = dict(zip(reversed(keys), reversed(given), strict=True))
+            places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+            values = np.fromiter(map(places.__getitem__, keys), np.int64, len(keys))
+            return Labels(np.zeros(0, np.int8), values, [first[key] for key in places])
         status = np.array([UNLABELLED if cells.missing(c) else GOOD for c in given], np.int8)
         found: dict[int, Skipped] = {}
         lines = [table.lines[n] for n in usable]
@@ -177,9 +175,9 @@ class PartReader:
     def _tokens(self, rows: Sequence[tuple[str, ...]]) -> Tokens | None:
         if self.tokenizer is None:
             return None
-        apart: list[tuple[str, ...]] = [(text,) for row in rows for text in row]
-        texts = apart if self.reading.twin else rows
-        sequences, cut = tokenise(texts, self.tokenizer, self.reading.longest)
+        if self.reading.twin:
+            rows = [(text,) for row in rows for text in row]
+        sequences, cut = tokenise(rows, self.tokenizer, self.reading.longest)
         return Tokens(sequences.ids, sequences.types, sequences.lengths, cut)
 
 
@@ -201,6 +199,15 @@ def _converted(
             row = Skipped(table.source, line, column, shorten(cell), str(fault))
             faults.setdefault(index, row)
     return made
+
+
+def plain_texts(cells: Sequence[Any]) -> list[str] | None:
+    """The cells as texts, if there is nothing to look at in any of them, as in most tables: then
+    all of them take less time than to look at each."""
+    if set(map(type, cells)) != {str}:
+        return None
+    texts = list(map(str.strip, cells))
+    return texts if all(texts) and "".join(texts).isascii() else None
 
 
 def read_text(cell: object) -> str:
@@ -246,14 +253,14 @@ def _ids(reading: Reading, table: Table, usable: Ints) -> list[str] | None:
     labels = {column for task in reading.tasks.values() for column in task.label_columns}
     if "id" not in table.columns or "id" in reading.columns or "id" in labels:
         return None
-    cells = table.columns["id"]
-    return [
-        # An id is written out with the predictions, so it has to be encodable.
-        str(cells[n]).strip().encode("utf-8", "replace").decode() or str(table.lines[n])
-        if isinstance(cells[n], str | int | float)
-        else str(table.lines[n])
-        for n in usable
-    ]
+    cells, lines = [table.columns["id"][n] for n in usable], [table.lines[n] for n in usable]
+    return plain_texts(cells) or [_id(cell) or str(n) for cell, n in zip(cells, lines, strict=True)]
+
+
+def _id(cell: object) -> str:
+    """An id is written out with the predictions, so it has to be encodable."""
+    text = str(cell).strip() if isinstance(cell, str | int | float) else ""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def hashes(rows: Sequence[tuple[str, ...]]) -> NDArray[np.uint64]:

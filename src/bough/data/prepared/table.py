@@ -42,7 +42,7 @@ from bough.data.prepared.part import (
 from bough.data.prepared.pool import read_parts
 from bough.data.prepared.store import Disk, Memory
 from bough.data.prepared.streams import Stream
-from bough.data.prepared.unread_cells import Repeated, UnreadCells
+from bough.data.prepared.unread_cells import UnreadCells
 from bough.data.tables import Skipped, Table
 from bough.data.tokens import Sequences
 from bough.disk_cache import Array, DiskCache, cache_folder, disk_limit
@@ -273,7 +273,7 @@ class _Making:
         given = [not cells.missing(cell) for cell in unread.cells]
         some = [cell for cell, there in zip(unread.cells, given, strict=True) if there]
         try:
-            task = cells.found(name, Repeated(some, counts[given]), last.classes)
+            task = cells.found(name, some, last.classes, counts[given].tolist())
         except UserError as error:
             where = f"task {name!r}: {last.source}, column {task.label!r}"
             raise UserError(f"{where}: {error}") from None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bough.data.prepared.columns import Column, Ints
+from bough.data.prepared.columns import Ints
 
 
 class UnreadCells:
@@ -36,17 +36,3 @@ class UnreadCells:
 def cell_key(cell: Any) -> tuple[type, Any]:
     """Equal for cells that are alike; a number is none of a text, nor of another kind."""
     return type(cell), cell if isinstance(cell, str | int | float) else repr(cell)
-
-
-class Repeated(Column[Any]):
-    """Cells that are there several times each."""
-
-    def __init__(self, cells: Sequence[Any], counts: Ints):
-        self.cells = cells
-        self.ends = counts.cumsum()
-
-    def __len__(self) -> int:
-        return int(self.ends[-1]) if len(self.ends) else 0
-
-    def part(self, numbers: Ints) -> list[Any]:
-        return [self.cells[n] for n in np.searchsorted(self.ends, numbers, "right").tolist()]
