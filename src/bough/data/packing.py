@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bough.data.examples import CachedStates, Examples
@@ -42,20 +40,24 @@ class Pack:
     @classmethod
     def of(cls, parts: Sequence[tuple[Sequences, Ints]]) -> Pack:
         """The chosen sequences of each part, part after part."""
-        tokens, lengths = [], []
+        columns = 3 if all(sequences.tags is None for sequences, _ in parts) else 4
+        places = [rows_of(sequences.bounds, chosen) for sequences, chosen in parts]
+        packed = np.empty((sum(len(rows) for rows, _ in places), columns), np.int64)
+        lengths: list[int] = []
         words: list[tuple[int, ...]] = []
-        for sequences, chosen in parts:
-            rows, bounds = rows_of(sequences.bounds, chosen)
+        end = 0
+        for (sequences, chosen), (rows, bounds) in zip(parts, places, strict=True):
+            part = packed[end : end + len(rows)]
+            end += len(rows)
             sizes = np.diff(bounds)
-            positions = np.arange(len(rows)) - np.repeat(bounds[:-1], sizes)
-            columns: list[NDArray[Any]] = [sequences.ids[rows], sequences.types[rows], positions]
+            part[:, 0] = sequences.ids[rows]
+            part[:, 1] = sequences.types[rows]
+            part[:, 2] = np.arange(len(rows)) - np.repeat(bounds[:-1], sizes)
             if sequences.tags is not None:
-                columns.append(sequences.tags[rows])
-            tokens.append(np.stack(columns, axis=1))
+                part[:, 3] = sequences.tags[rows]
             lengths += sizes.tolist()
             words += _words(sequences, chosen)
-        packed = torch.from_numpy(np.concatenate(tokens).astype(np.int64))
-        return cls(packed, tuple(lengths), tuple(words) if any(words) else ())
+        return cls(torch.from_numpy(packed), tuple(lengths), tuple(words) if any(words) else ())
 
 
 def _words(sequences: Sequences, chosen: Ints) -> list[tuple[int, ...]]:

@@ -91,9 +91,15 @@ class PackedForward:
 
     def run(self, last: int | None = None) -> list[Group]:
         """Pass the rows up to `last`, by default all; the groups as they stand then."""
-        for row in range(self.first, len(self.routing.rows) if last is None else last):
+        end = len(self.routing.rows) if last is None else last
+        row = self.first
+        while row < end:
+            if joined := self._joined(row, end):
+                row += joined
+                continue
             regrouped = self._regroup(row)
             self.groups = [self._pass(row, use, group) for use, group in regrouped.items()]
+            row += 1
         return self.groups
 
     def vectors(self) -> dict[TaskUse, tuple[Tensor, Tensor]]:
@@ -107,10 +113,10 @@ class PackedForward:
                     rows_of.setdefault(task_use, []).append((stream.sequence, row))
                 row += stream.length
             for task_use, pairs in rows_of.items():
-                sequences, rows = zip(*pairs, strict=True)
-                index = torch.full((max(sequences) + 1,), -1)
-                index[torch.tensor(sequences)] = torch.tensor(rows)
-                out[task_use] = (group.rows, index)
+                index = [-1] * (1 + max(sequence for sequence, _ in pairs))
+                for sequence, first in pairs:
+                    index[sequence] = first
+                out[task_use] = (group.rows, torch.tensor(index))
         return out
 
     # Grouping.
@@ -193,17 +199,21 @@ class PackedForward:
     def _layer(
         self, row: int, call: Callable[..., Any], group: Group, dropout: DropoutGenerator | None
     ) -> Group:
+        streams = group.streams
+        layout, cls_only = self._layer_layout(row, group)
+        rows = call(group.rows, layout, dropout, cls_only, self._adapters(row, streams))
+        return Group(_read_out(streams) if cls_only else streams, rows)
+
+    def _layer_layout(self, row: int, group: Group) -> tuple[Layout, bool]:
+        """How the rows lie, and whether of the texts' rows only the first are wanted."""
         streams, poolings = group.streams, self.routing.poolings
-        last = row == self.routing.plan.layers
-        cls_only = last and all(
+        cls_only = row == self.routing.plan.layers and all(
             poolings[task] not in ("mean", WORDS)
             for stream in streams
             for task, _ in stream.task_uses
         )
         origins = tuple(s.origin for s in streams if s.origin[0])
-        layout = self._layout(streams, origins, len(group.rows))
-        rows = call(group.rows, layout, dropout, cls_only, self._adapters(row, streams))
-        return Group(_read_out(streams) if cls_only else streams, rows)
+        return self._layout(streams, origins, len(group.rows)), cls_only
 
     def _layout(
         self, streams: Sequence[Stream], origins: tuple[Origin, ...] = (), rows: int | None = None
@@ -224,6 +234,27 @@ class PackedForward:
         assert isinstance(embeddings, EmbeddingsModule)
         table = embeddings.position_table()
         return table.detach() if grad else table
+
+    def _joined(self, row: int, end: int) -> int:
+        """Pass the rows that all streams go through together, layer after layer, in one call, if
+        the layers can do that; how many."""
+        if torch.is_grad_enabled() or self.groups[0].rows.device.type != "cpu":
+            return 0
+        layers: list[LayerModule] = []
+        for above in range(row, min(end, self.routing.plan.layers + 1)):
+            uses = self._together(above)
+            cell = next(iter(uses)).cell if uses else None
+            module = None if cell is None else self.cells[cell.key]
+            if not isinstance(module, LayerModule) or not module.joins:
+                break
+            layers.append(module)
+        if not layers:
+            return 0
+        (group,) = self.groups
+        layout, cls_only = self._layer_layout(row + len(layers) - 1, group)
+        rows = layers[0].joined(layers[1:], group.rows, layout, cls_only)
+        self.groups = [Group(_read_out(group.streams) if cls_only else group.streams, rows)]
+        return len(layers)
 
     def _adapters(self, row: int, streams: Sequence[Stream]) -> SegmentAdapters | None:
         segments = []

@@ -17,6 +17,7 @@
 #define QUERIES 8    /* rows of one piece of attention */
 #define TOGETHER 96  /* rows, about, that a thread takes at a time */
 #define BLOCK 48     /* rows of them that go through the feed-forward part together */
+#define LINE 64      /* bytes that come into a cache together */
 #define TERMS 15     /* of the polynomial in an activation */
 #define UNROLLED _Pragma("GCC unroll 16") for
 #define ALWAYS static inline __attribute__((always_inline))
@@ -58,6 +59,8 @@ ALWAYS vf widened(Sums sums, const Product *p, int64_t place, Input from, int64_
 ALWAYS vf larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 ALWAYS vf smaller(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 
+ALWAYS float added(vf x) { return _mm512_reduce_add_ps((__m512)x); }
+
 ALWAYS vf activated(const EncoderLayer *layer, vf x) {
   vf size = larger(x, -x), inside = smaller(size, splat(layer->bound));
   vf t = inside * inside * (2 / (layer->bound * layer->bound)) - 1.0f;
@@ -68,11 +71,16 @@ ALWAYS vf activated(const EncoderLayer *layer, vf x) {
 
 enum After { PLAIN, ACTIVATED, ADDED };
 
-/* `count` rows' products with one panel of weights; ADDED to what is at `to`. */
+/* `count` rows' products with one panel of weights; ADDED to what is at `to`. Meanwhile a part of
+   the next panel comes into the cache: where a single text is answered now and then, the weights
+   are far away each time. */
 ALWAYS void piece(const EncoderLayer *layer, const Product *p, Input from, int64_t row,
                   int64_t panel, float *to, int64_t stride, const int count,
                   const enum After after) {
   const Narrow *w = (const Narrow *)p->weights + panel * PANEL * p->inputs;
+  const char *next = (const char *)(w + PANEL * p->inputs), *end = next + (next - (const char *)w);
+  const char *ahead = next + row / ROWS * (p->inputs / GROUP) * LINE;
+  if (ahead >= end) ahead = (const char *)w; /* it is there */
   const Narrow *x = from.numbers + row * p->inputs;
   const int64_t depth = DEPTH < p->inputs ? DEPTH : p->inputs, groups = p->inputs / depth;
   vf totals[ROWS][VECTORS];
@@ -88,6 +96,8 @@ ALWAYS void piece(const EncoderLayer *layer, const Product *p, Input from, int64
       UNROLLED(int r = 0; r < count; r++) sums[r][v] = first;
     }
     for (int64_t k = g * depth; k < (g + 1) * depth; k += GROUP, w += GROUP * PANEL) {
+      __builtin_prefetch(ahead);
+      ahead += LINE;
       vi weights[VECTORS];
       UNROLLED(int v = 0; v < VECTORS; v++) memcpy(&weights[v], w + GROUP * LANES * v, sizeof(vi));
       UNROLLED(int r = 0; r < count; r++) {
@@ -131,12 +141,12 @@ static void norm(float *to, int64_t to_stride, const float *from, int64_t from_s
     float *y = to + r * to_stride;
     vf total = {}, squares = {};
     for (int64_t i = 0; i < width; i += LANES) total += load(x + i);
-    float mean = sum(total) / width;
+    float mean = added(total) / width;
     for (int64_t i = 0; i < width; i += LANES) {
       vf off = load(x + i) - mean;
       squares += off * off;
     }
-    float rate = 1 / sqrtf(sum(squares) / width + eps);
+    float rate = 1 / sqrtf(added(squares) / width + eps);
     for (int64_t i = 0; i < width; i += LANES)
       store(y + i, (load(x + i) - mean) * rate * load(gain_shift[0] + i) + load(gain_shift[1] + i));
   }
@@ -159,14 +169,16 @@ ALWAYS void mix(float *to, int64_t to_stride, const float *queries, int64_t stri
                 int64_t width, const float *bias, float *shares, const int count) {
   int64_t padded = round_up(length, LANES);
   float scale = 1 / sqrtf(width);
+  const vi numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   vf sums[QUERIES], most[QUERIES];
   UNROLLED(int r = 0; r < count; r++) most[r] = splat(-FLT_MAX);
   for (int64_t j = 0; j < padded; j += LANES) {
     small_product(sums, queries, stride, turned + j, padded, width, count);
+    vi there = numbers < (int32_t)(length - j);
     UNROLLED(int r = 0; r < count; r++) {
       sums[r] *= scale;
       if (bias) sums[r] += load(bias + j - r);
-      for (int64_t i = length - j; i < LANES; i++) sums[r][i] = -FLT_MAX;
+      sums[r] = pick(there, sums[r], splat(-FLT_MAX));
       store(shares + r * padded + j, sums[r]);
       most[r] = larger(most[r], sums[r]);
     }
@@ -180,7 +192,7 @@ ALWAYS void mix(float *to, int64_t to_stride, const float *queries, int64_t stri
       store(shares + r * padded + j, e);
       total += e;
     }
-    rates[r] = 1 / sum(total);
+    rates[r] = 1 / added(total);
   }
   for (int64_t i = 0; i < width; i += LANES) {
     small_product(sums, shares, padded, values + i, v_stride, length, count);
@@ -201,6 +213,8 @@ static void attend(const EncoderLayer *layer, float *to, const float *queries, i
     for (int64_t j = 0; j < length; j++)
       for (int64_t i = 0; i < width; i++) turned[i * padded + j] = keys[j * kv_stride + i];
     for (int64_t at = 0; at < asking;) {
+      /* The last rows are a whole piece, too, some of them done twice: alone they take longer. */
+      if (asking - at < QUERIES && asking >= QUERIES) at = asking - QUERIES;
       const float *own = queries + at * q_stride + head * width;
       const float *near = bias ? by_distance - at : NULL;
       float *mixed = to + at * d + head * width;
@@ -318,10 +332,10 @@ static int some_texts(const EncoderLayer *layer, float *to, const float *h, cons
   return 1;
 }
 
-/* [rows, width] -> [rows, width], or [texts, width]; 0 if it was done. */
-int NAME(const EncoderLayer *layer, float *to, const float *h, const Batch *batch) {
+/* [rows, width] -> [rows, width], or [texts, width]; true if it was done. */
+static int one_layer(const EncoderLayer *layer, float *to, const float *h, const Batch *batch) {
   int64_t parts = 0, size = 0, row = 0, *starts = malloc((2 * batch->texts + 2) * sizeof *starts);
-  if (!starts) return 1;
+  if (!starts) return 0;
   for (int64_t t = 0; t < batch->texts; t++) {
     int64_t own = batch->lengths[t];
     if (!t || size + own > TOGETHER) starts[2 * parts] = t, starts[2 * parts++ + 1] = row, size = 0;
@@ -337,5 +351,20 @@ int NAME(const EncoderLayer *layer, float *to, const float *h, const Batch *batc
                       h + first * layer->width, batch, text, starts[2 * p + 2]) && done;
   }
   free(starts);
-  return !done;
+  return done;
+}
+
+/* Layer after layer; only the last may be asked for first rows alone. Between them the rows are in
+   `between`, in turn. 0 if it was done. */
+int NAME(const EncoderLayer *const *layers, int64_t count, float *to, const float *h,
+         float *const between[2], const Batch *batch) {
+  Batch whole = *batch;
+  whole.first_only = 0;
+  for (int64_t i = 0; i < count; i++) {
+    int last = i == count - 1;
+    float *next = last ? to : between[i % 2];
+    if (!one_layer(layers[i], next, h, last ? batch : &whole)) return 1;
+    h = next;
+  }
+  return 0;
 }

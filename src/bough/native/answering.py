@@ -1,4 +1,4 @@
-"""One encoder layer as a single call of C, for answering: in fp32, bf16 or int8 products.
+"""Encoder layers as a single call of C, for answering: in fp32, bf16 or int8 products.
 
 The weights are laid out once, as the kernels in answering.h read them. Which precisions there are
 is the processor's matter: a kernel that it has no instructions for is not in the library.
@@ -7,7 +7,7 @@ is the processor's matter: a kernel that it has no instructions for is not in th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import c_float, c_int64, c_void_p
 from typing import Any, Literal, NamedTuple
 
@@ -69,6 +69,16 @@ class _Batch(ctypes.Structure):
     )  # fmt: skip
 
 
+class _Table(ctypes.Structure):
+    _fields_ = (("rows", c_void_p), ("count", c_int64))
+
+
+class _Embeddings(ctypes.Structure):
+    _fields_ = (
+        ("width", c_int64), ("eps", c_float), ("tables", _Table * 3), ("norm", c_void_p * 2),
+    )  # fmt: skip
+
+
 class LayerWeights(NamedTuple):
     """A layer's, in fp32: matrices as [outputs, inputs], each with its bias."""
 
@@ -97,7 +107,7 @@ class NativeLayer:
 
     def __init__(self, weights: LayerWeights, precision: Precision):
         self._kernel = getattr(library(), f"answering_{precision}")
-        self._kernel.argtypes = (c_void_p, c_void_p, c_void_p, c_void_p)
+        self._kernel.argtypes = (c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p)
         self._kept: list[Tensor] = []  # what the kernel points at
         width, inner = weights.down[0].shape
         least = float(weights.activation(torch.linspace(-BOUND, 0, 10_000)).min())
@@ -112,10 +122,14 @@ class NativeLayer:
         )
         self._address = ctypes.addressof(self._layer)
 
-    def __call__(self, h: Tensor, texts: Texts, first_only: bool) -> Tensor:
-        """[rows, width] -> the same, or each text's first row alone: [texts, width]."""
+    def __call__(
+        self, h: Tensor, texts: Texts, first_only: bool, above: Sequence[NativeLayer] = ()
+    ) -> Tensor:
+        """[rows, width] -> the same, or each text's first row alone: [texts, width]; through the
+        layers `above`, of the same precision, as well."""
         count = texts.lengths.numel()
         out = h.new_empty(count if first_only else h.shape[0], h.shape[1])
+        between = [torch.empty_like(h) for _ in above[:2]]
         batch = _Batch(
             texts.lengths.data_ptr(),
             None if texts.bias_of is None else texts.bias_of.data_ptr(),
@@ -125,7 +139,16 @@ class NativeLayer:
             first_only,
             torch.get_num_threads(),
         )
-        if self._kernel(self._address, out.data_ptr(), h.data_ptr(), ctypes.addressof(batch)):
+        layers = (c_void_p * (1 + len(above)))(self._address, *(one._address for one in above))
+        rooms = (c_void_p * 2)(*(rows.data_ptr() for rows in between))
+        if self._kernel(
+            ctypes.addressof(layers),
+            len(layers),
+            out.data_ptr(),
+            h.data_ptr(),
+            ctypes.addressof(rooms),
+            ctypes.addressof(batch),
+        ):
             raise MemoryError("no memory for a layer's rows")
         return out
 
@@ -158,6 +181,41 @@ class NativeLayer:
     def _place(self, tensor: Tensor) -> int:
         self._kept.append(tensor.detach().contiguous())
         return self._kept[-1].data_ptr()
+
+
+class NativeEmbeddings:
+    """The norm of a sum of rows, one of each table, ready to be called; the tables are not copied.
+
+    Args:
+        tables: Two or three, [rows, width]; each with a number that its rows are counted from.
+    """
+
+    def __init__(
+        self, tables: Sequence[tuple[Tensor, int]], norm: tuple[Tensor, Tensor], eps: float
+    ):
+        kernels = library()
+        assert kernels is not None
+        self._kernel = kernels.answering_embeddings
+        self._kernel.argtypes = (c_void_p, c_void_p, c_void_p, c_void_p, c_int64)
+        self._kept = [table[start:].detach() for table, start in tables], norm
+        width = tables[0][0].shape[1]
+        places = [_Table(table.data_ptr(), len(table)) for table in self._kept[0]]
+        norms = (c_void_p * 2)(*(part.data_ptr() for part in norm))
+        self._embeddings = _Embeddings(width, eps, (_Table * 3)(*places), norms)
+
+    def __call__(self, *numbers: Tensor) -> Tensor:
+        """The number of each row in each table, [rows] -> [rows, width]."""
+        rows = len(numbers[0])
+        out = torch.empty(rows, self._embeddings.width)
+        if self._kernel(
+            ctypes.addressof(self._embeddings),
+            out.data_ptr(),
+            (c_void_p * 3)(*(one.data_ptr() for one in numbers)),
+            (c_int64 * 3)(*(one.stride(0) for one in numbers)),
+            rows,
+        ):
+            raise IndexError("a token's number is beyond the table of its vectors")
+        return out
 
 
 def _even_part(activation: Callable[[Tensor], Tensor]) -> list[Any]:

@@ -6,6 +6,7 @@ which the network is saved, and go its way when something is to be learned.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,11 +18,12 @@ from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import LayerAdapters, LayerModule
 from bough.model.families.position_bias import distance_bias
 from bough.model.network import Network
-from bough.model.transformer import Layer, plain_attention
+from bough.model.transformer import Embeddings, Layer, plain_attention
 from bough.native.answering import (
     DEPTH,
     LANES,
     LayerWeights,
+    NativeEmbeddings,
     NativeLayer,
     Precision,
     Texts,
@@ -36,6 +38,8 @@ _texts: WeakKeyDictionary[LayoutTensors, Texts] = WeakKeyDictionary()
 
 class AnsweringLayer(Layer):
     """A layer whose answers are computed by the kernel of this precision."""
+
+    joins = True
 
     def __init__(self, layer: Layer, shape: Shape, precision: Precision):
         nn.Module.__init__(self)
@@ -69,6 +73,36 @@ class AnsweringLayer(Layer):
         if torch.is_grad_enabled() or adapters is not None or h.device.type != "cpu":
             return super().forward(h, layout, dropout, cls_only, adapters)
         return self.native(h.contiguous(), texts_of(layout), cls_only)
+
+    def joined(
+        self, above: Sequence[LayerModule], h: Tensor, layout: Layout, cls_only: bool
+    ) -> Tensor:
+        layers = [layer.native for layer in above if isinstance(layer, AnsweringLayer)]
+        return self.native(h.contiguous(), texts_of(layout), cls_only, layers)
+
+
+class AnsweringEmbeddings(Embeddings):
+    """Embeddings that are looked up, added and normed by one call."""
+
+    def __init__(self, plain: Embeddings, shape: Shape):
+        nn.Module.__init__(self)
+        self.offset = plain.offset
+        for name in ("words", "positions", "types", "norm", "project", "relative", "tags"):
+            setattr(self, name, getattr(plain, name))
+        tables = [(plain.words.weight, 0), (plain.positions.weight, plain.offset)]
+        if plain.types is not None:
+            tables.append((plain.types.weight, 0))
+        self.native = NativeEmbeddings(tables, _of(plain.norm), shape.eps)
+
+    def forward(
+        self, ids: Tensor, types: Tensor, positions: Tensor, dropout: DropoutGenerator | None
+    ) -> Tensor:
+        if torch.is_grad_enabled() or ids.device.type != "cpu":
+            return super().forward(ids, types, positions, dropout)
+        if self.types is None:
+            return self.native(ids, positions)
+        one = self.types.num_embeddings == 1  # which every token gets, of pairs too
+        return self.native(ids, positions, torch.zeros_like(types) if one else types)
 
 
 def _of(part: nn.Linear | nn.LayerNorm) -> tuple[Tensor, Tensor]:
@@ -108,6 +142,8 @@ def answer_in(network: Network, precision: str, device: torch.device) -> None:
     for key, cell in network.cells.items():
         if isinstance(cell, Layer):
             network.cells[key] = AnsweringLayer(cell, network.shape, chosen)
+        elif isinstance(cell, Embeddings) and cell.project is None:
+            network.cells[key] = AnsweringEmbeddings(cell, network.shape)
 
 
 def _lacking(network: Network, precision: Precision, device: torch.device) -> str:

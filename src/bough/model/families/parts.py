@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from torch import Tensor, nn
@@ -72,6 +72,8 @@ class EmbeddingsModule(nn.Module):
 class LayerModule(nn.Module):
     """[tokens, d] -> [tokens, d]; with `cls_only` each text's first row alone, [texts, d]."""
 
+    joins = False  # whether layers like it go together in one call, where nothing is learned
+
     def forward(
         self,
         h: Tensor,
@@ -80,4 +82,10 @@ class LayerModule(nn.Module):
         cls_only: bool = False,
         adapters: LayerAdapters | None = None,
     ) -> Tensor:
+        raise NotImplementedError
+
+    def joined(
+        self, above: Sequence[LayerModule], h: Tensor, layout: Layout, cls_only: bool
+    ) -> Tensor:
+        """Through this layer and those above at once."""
         raise NotImplementedError
