@@ -114,7 +114,7 @@ def main() -> int:
                 most, keys = furthest(one(case), many(case))
                 far |= most > NEAR
                 print(
-                    f"{count} ranks  {' '.join(case):28}{most:.1e}  (biases of keys {keys:.1e})",
+                    f"{count} ranks  {' '.join(case):32}{most:.1e}  (biases of keys {keys:.1e})",
                     flush=True,
                 )
         for case in cases[: args.dropout]:
@@ -125,7 +125,7 @@ def main() -> int:
             same = all(first[name].equal(second[name]) for name in first)
             far |= not same
             bits = "the same bits" if same else "OTHER BITS"
-            print(f"2 ranks  {' '.join(case):28}{bits} with dropout", flush=True)
+            print(f"2 ranks  {' '.join(case):32}{bits} with dropout", flush=True)
     return int(far)
 
 
