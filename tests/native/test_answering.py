@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from bough.inference.precision.answering_layer import AnsweringLayer
 from bough.model.attention import Layout, attend
 from bough.model.transformer import Layer
-from bough.native.answering import FORMS, Precision, available
+from bough.native.answering import FORMS, Precision, WeightMemory, available
 from tests import tiny
 
 SIZES = {"width": 128, "heads": 4, "inner": 192, "embedding": 128}
@@ -31,7 +31,7 @@ def layer(family: str = "bert", **changes: object) -> Layer:
 def native(plain: Layer, precision: Precision, family: str = "bert") -> AnsweringLayer:
     if not available(precision):
         pytest.skip(f"no kernel for {precision} here")
-    return AnsweringLayer(plain, tiny.shape(family, **SIZES), precision)
+    return AnsweringLayer(plain, tiny.shape(family, **SIZES), precision, WeightMemory())
 
 
 def rows(lengths: tuple[int, ...] = LENGTHS, seed: int = 0) -> Tensor:

@@ -59,6 +59,9 @@ ALWAYS vf widened(Sums sums, const Product *p, int64_t place, Input from, int64_
 ALWAYS vf larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 ALWAYS vf smaller(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 
+/* Into the second cache: the first has no room for what is needed later. */
+ALWAYS void fetch(const void *line) { __builtin_prefetch(line, 0, 2); }
+
 ALWAYS float added(vf x) { return _mm512_reduce_add_ps((__m512)x); }
 
 ALWAYS vf activated(const EncoderLayer *layer, vf x) {
@@ -90,13 +93,17 @@ ALWAYS void piece(const EncoderLayer *layer, const Product *p, Input from, int64
   }
   for (int64_t g = 0; g < groups; g++) {
     int64_t place = (panel * groups + g) * PANEL;
+    if (p->scales && row < ROWS) UNROLLED(int v = 0; v < VECTORS; v++) {
+      fetch(p->scales + place + groups * PANEL + v * LANES);
+      fetch(p->begin + place + groups * PANEL + v * LANES);
+    }
     Sums sums[ROWS][VECTORS];
     UNROLLED(int v = 0; v < VECTORS; v++) {
       Sums first = begun(p, place + v * LANES);
       UNROLLED(int r = 0; r < count; r++) sums[r][v] = first;
     }
     for (int64_t k = g * depth; k < (g + 1) * depth; k += GROUP, w += GROUP * PANEL) {
-      __builtin_prefetch(ahead);
+      fetch(ahead);
       ahead += LINE;
       vi weights[VECTORS];
       UNROLLED(int v = 0; v < VECTORS; v++) memcpy(&weights[v], w + GROUP * LANES * v, sizeof(vi));

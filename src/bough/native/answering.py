@@ -7,6 +7,7 @@ is the processor's matter: a kernel that it has no instructions for is not in th
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable, Sequence
 from ctypes import c_float, c_int64, c_void_p
 from typing import Any, Literal, NamedTuple
@@ -22,6 +23,8 @@ Precision = Literal["fp32", "bf16", "int8"]
 LANES = 16  # numbers in a vector; these are as in the C files
 TERMS = 15
 DEPTH = 64  # weights that have a scale in common
+LINE = 64  # bytes of the caches' lines
+CHUNK = 2**25  # bytes of weights that are given room together
 TINY = torch.finfo(torch.float32).tiny
 BOUND = 5.0  # beyond it, gelu is its argument or nothing, to six digits
 
@@ -102,10 +105,29 @@ class Texts(NamedTuple):
     bias_of: Tensor | None = None  # of each text, which table
 
 
+class WeightMemory:
+    """Where kernels' weights lie one after another: in large pages where the system has them, for
+    in small ones every few lines would wait until the next page is found."""
+
+    def __init__(self) -> None:
+        self._room = torch.empty(0, dtype=torch.uint8)
+
+    def put(self, tensor: Tensor) -> Tensor:
+        """A copy of the tensor, there."""
+        size = tensor.numel() * tensor.element_size()
+        if size > len(self._room):
+            memory = mmap.mmap(-1, max(size, CHUNK))
+            memory.madvise(mmap.MADV_HUGEPAGE)
+            self._room = torch.frombuffer(memory, dtype=torch.uint8)
+        place, self._room = self._room[:size], self._room[size + -size % LINE :]
+        return place.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+
+
 class NativeLayer:
     """The layer, ready to be called."""
 
-    def __init__(self, weights: LayerWeights, precision: Precision):
+    def __init__(self, weights: LayerWeights, precision: Precision, memory: WeightMemory):
+        self._memory = memory
         self._kernel = getattr(library(), f"answering_{precision}")
         self._kernel.argtypes = (c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p)
         self._kept: list[Tensor] = []  # what the kernel points at
@@ -179,7 +201,7 @@ class NativeLayer:
         return _Product(inputs, len(weight), *places, scales, begin)
 
     def _place(self, tensor: Tensor) -> int:
-        self._kept.append(tensor.detach().contiguous())
+        self._kept.append(self._memory.put(tensor.detach()))
         return self._kept[-1].data_ptr()
 
 

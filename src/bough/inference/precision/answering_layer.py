@@ -27,6 +27,7 @@ from bough.native.answering import (
     NativeLayer,
     Precision,
     Texts,
+    WeightMemory,
     available,
 )
 from bough.native.precision import narrow, resolve
@@ -41,7 +42,7 @@ class AnsweringLayer(Layer):
 
     joins = True
 
-    def __init__(self, layer: Layer, shape: Shape, precision: Precision):
+    def __init__(self, layer: Layer, shape: Shape, precision: Precision, memory: WeightMemory):
         nn.Module.__init__(self)
         self.attention, self.heads, self.activation = plain_attention, layer.heads, layer.activation
         for name, part in layer.named_children():
@@ -60,7 +61,7 @@ class AnsweringLayer(Layer):
             eps=shape.eps,
             activation=layer.activation,
         )
-        self.native = NativeLayer(weights, precision)
+        self.native = NativeLayer(weights, precision, memory)
 
     def forward(
         self,
@@ -138,10 +139,11 @@ def answer_in(network: Network, precision: str, device: torch.device) -> None:
     elif lacking:
         network.narrow = narrow(chosen)
         return
+    memory = WeightMemory()
     network.narrow = None  # the kernels take fp32, and narrow it themselves
     for key, cell in network.cells.items():
         if isinstance(cell, Layer):
-            network.cells[key] = AnsweringLayer(cell, network.shape, chosen)
+            network.cells[key] = AnsweringLayer(cell, network.shape, chosen, memory)
         elif isinstance(cell, Embeddings) and cell.project is None:
             network.cells[key] = AnsweringEmbeddings(cell, network.shape)
 
