@@ -15,14 +15,12 @@ import numpy as np
 import torch
 
 from bough.distributed import Processes
-from bough.machine_limits import give_back_memory
 from bough.runs import cost
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
 from bough.training.phase import Phase
 from bough.training.step import NotFiniteError, StepResult
 
-TIDY = 20.0  # seconds after which memory that nothing uses is given back
 FORM = 1  # of a checkpoint; one of another form is refused
 
 
@@ -51,7 +49,6 @@ class Loop:
         self.phases = phases  # how many there are in all
         self.verb = verb  # with which it is gone on
         self.saved = time.monotonic()
-        self.tidied = 0.0
         self.stop = False
         self.saving = False
 
@@ -66,7 +63,6 @@ class Loop:
         while not phase.over:
             before = self.processes.exchanged
             result = self._step(phase)
-            self._tidy()
             asked = self._asked(every)
             self._log(phase, result, self.processes.exchanged - before, watch)
             alone = self.processes.count == 1  # then what came meanwhile counts, too
@@ -107,12 +103,6 @@ class Loop:
                 f"{error} is not a finite number at step {phase.progress.total + 1}{kept}. "
                 f"Lower {self.verb}ing.lr ({phase.training.lr:g}) and {self.verb} anew"
             ) from None
-
-    def _tidy(self) -> None:
-        """Batches of ever other sizes leave gaps, as do a fit of heads and an evaluation."""
-        if time.monotonic() > self.tidied + TIDY:
-            give_back_memory()
-            self.tidied = time.monotonic()
 
     def _asked(self, save_every: float) -> tuple[bool, bool]:
         """Whether any process was asked to stop, and whether the first finds it time to save."""
