@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "step: the average is forgotten", "training/step.py",
-        "            self.average.update()\n", "            pass\n", STEP, "average",
+        "            self.average.update(self.run_share)\n", "            pass\n", STEP, "average",
     ),
     Mutant(
         "phase: an epoch never ends for the weighting", "training/phase.py",
@@ -164,17 +164,17 @@ MUTANTS = (
         '        self.rng.bit_generator.state = state["rng"]\n', "", "data/test_examples.py",
     ),
     Mutant(
-        "packing: a twin counts as one sequence", "data/packing.py",
-        "        start += used.size\n", "        start += len(used)\n", "data/test_packing.py",
+        "packing: every table's sequences are the first", "data/packing.py",
+        "view(len(numbers), -1) + start\n", "view(len(numbers), -1)\n", "data/test_packing.py",
     ),
     Mutant(
         "loader: tasks together all the same", "data/loader.py",
-        "chosen.items()] if apart else [chosen]", "chosen.items()] if False else [chosen]",
+        "                if not apart and batches:\n", "                if batches:\n",
         "data/test_loader.py",
     ),
     Mutant(
         "loader: a process takes its share for the whole", "data/loader.py",
-        "own = {task: len(dealt[task]) / len(part) for", "own = {task: 1.0 for",
+        "own = {task: here.get(task, 0) / size for", "own = {task: 1.0 for",
         "data/test_loader.py", "processes_share",
     ),
     Mutant(

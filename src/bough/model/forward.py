@@ -34,8 +34,15 @@ from bough.native.norm import wide
 from bough.plan.plan import Cell
 
 # In bf16 a product's kernel is made for its number of rows, which takes longer than the product,
-# and is kept: so rows are rounded up to numbers that come again.
+# and is kept: so rows are rounded up to numbers that come again, by a sixteenth at most.
 ROUND_TO = 64
+
+
+def rounded(rows: int) -> int:
+    """Sixteen to thirty-two numbers for every doubling, multiples of ROUND_TO all of them."""
+    step = max(ROUND_TO, 1 << max(0, rows.bit_length() - 5))
+    return -(-rows // step) * step
+
 
 Origin = tuple[str, str]  # key of the embeddings that gave the position bias (MPNet), and its grad
 
@@ -146,8 +153,8 @@ class PackedForward:
         groups = self.groups
         rows = groups[0].rows if len(groups) == 1 else torch.cat([g.rows for g in groups])
         products = self.narrow is not None and row <= self.routing.plan.layers
-        round_to = ROUND_TO if products and rows.device.type == "cpu" else 1
-        return {key: _ordered(rows, part, round_to) for key, part in members.items()}
+        fixed = products and rows.device.type == "cpu"
+        return {key: _ordered(rows, part, fixed) for key, part in members.items()}
 
     def _together(self, row: int) -> dict[RowUse, Group] | None:
         """All streams as they lie, where one cell has them all, in an order that they have."""
@@ -301,17 +308,17 @@ def _group(start: int, states: CachedStates) -> Group:
     return Group(streams, states.rows)
 
 
-def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]], round_to: int) -> Group:
+def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]], fixed: bool) -> Group:
     """The members' rows of all, equal adapters and equal lengths side by side.
 
-    Their number is rounded up by copies of some row, which nothing reads.
+    Their number, if it is to come again, is rounded up by copies of some row, which nothing reads.
     """
     members = sorted(members, key=lambda m: (m[0].adapters, m[2].origin, m[2].length))
     starts = [start for _, start, _ in members]
     streams = tuple(stream for _, _, stream in members)
     lengths = [stream.length for stream in streams]
     ends = [start + length for start, length in zip(starts, lengths, strict=True)]
-    total = -(-sum(lengths) // round_to) * round_to
+    total = rounded(sum(lengths)) if fixed else sum(lengths)
     if starts == [0, *ends[:-1]] and total == rows.shape[0]:
         return Group(streams, rows)
     index = torch.zeros(total, dtype=torch.long)
