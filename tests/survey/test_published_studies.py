@@ -31,7 +31,8 @@ BUDGETS = ["small", "medium", "full", "smoke"]
 BERT = Shape("bert", 768, 12, 12, 3072, 30522, 512, 2, 768, 0, "gelu", 1e-12)
 MINILM = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
 SIZES = {
-    "cfimdb": 1707, "sst": 8544, "para": 141_506, "quora": 141_506, "sts": 6040, "names": 3394, "topic": 8000,
+    "cfimdb": 1707, "sst": 8544, "para": 141_506, "quora": 141_506, "sts": 6040,
+    "names": 3394, "topic": 8000,
 }  # fmt: skip
 
 
