@@ -210,6 +210,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         large, small = folder / "large.csv", folder / "small.csv"
         if not large.exists():
             write_rows(large, args.rows)

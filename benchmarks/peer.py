@@ -93,9 +93,8 @@ class Peer(nn.Module):
         folder = str(pretrained.find(name))
         self.tasks = tasks
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.trunk = AutoModel.from_pretrained(
+        self.trunk = AutoModel.from_pretrained(  # attention by torch's kernels, where it has that
             folder,
-            attn_implementation="sdpa",
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
         )

@@ -13,6 +13,8 @@ import argparse
 import os
 import statistics
 import tempfile
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +38,12 @@ def many_tasks(tasks, examples, chosen, count: int):
     names = [f"{kinds[i % 3]}{i // 3}" for i in range(count)]
     shares = {kind: [n for n in names if n.startswith(kind)] for kind in kinds}
     new_tasks = {name: tasks[kind] for kind in kinds for name in shares[kind]}
-    new_examples = {name: examples[kind] for kind in kinds for name in shares[kind]}
+    # A table for each: the tasks of one table would be drawn together.
+    new_examples = {
+        name: replace(examples[kind], sequences=copy(examples[kind].sequences))
+        for kind in kinds
+        for name in shares[kind]
+    }
     parts = [
         {
             name: part

@@ -1,7 +1,7 @@
 """Training speed and memory against transformers, on the same examples in turn.
 
     python benchmarks/train_speed.py [--rounds 8] [--batch 32] [--dropout 0.1] [--encoder minilm]
-                                     [--precision auto] [--json FILE]
+                                     [--precision auto] [--fastest] [--json FILE]
 
 Prints how many times as fast bough's training step is as a transformers loop: plain (rows in random
 order, fp32), grouped by length, and grouped in bf16 by autocast, the fastest that it offers; the
@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--encoder", default="minilm", help="a folder, a hub id, or minilm")
     parser.add_argument("--precision", choices=["auto", *NUMBERS], default="auto", help="bough's")
+    parser.add_argument("--fastest", action="store_true", help="only the fastest of each side")
     parser.add_argument("--json", help="a file for the ratios")
     parser.add_argument(
         "--alone", choices=["bough", "transformers", "nothing"], help=argparse.SUPPRESS
@@ -150,6 +151,11 @@ def speeds(args) -> dict[str, float]:
     for precision, stepper in own.items():
         variants[f"bough, {precision}"] = partial(_own_step, stepper, examples, plain)
         variants[f"bough, grouped, {precision}"] = partial(_own_step, stepper, examples, grouped)
+    chosen = f"bough, {args.precision}"
+    bases = ["transformers", "transformers, grouped", "transformers, grouped, bf16"]
+    if args.fastest:
+        bases = bases[-1:]
+        variants = {name: variants[name] for name in (*bases, chosen)}
     work = {name: tokens(grouped if "grouped" in name else plain) for name in variants}
     speed = {name: peer.matrix_speed(dtype) for name, dtype in NUMBERS.items()}
     times = peer.interleave(variants, work, args.rounds, WARMUP)
@@ -172,16 +178,14 @@ def speeds(args) -> dict[str, float]:
         f"\nmatrix products, GFLOP/s: {products}; {args.rounds} rounds, batch {args.batch} of each "
         f"of {len(tasks)} tasks, dropout {args.dropout:g}\n"
     )
-    bases = ("transformers", "transformers, grouped", "transformers, grouped, bf16")
-    heads = ("x plain", "x grouped", "x grouped bf16", "tokens/s", "of products")
+    against = ["x plain", "x grouped", "x grouped bf16"][-len(bases) :]
+    heads = [*against, "tokens/s", "of products"]
     print(f"{'':28}" + "".join(f"{head:>15}" for head in heads))
     for name in variants:
         ratios = "".join(f"{peer.ratio(times, base, name):15.2f}" for base in bases)
         per_second = 1000 / statistics.median(times[name])
         print(f"{name:28}{ratios}{per_second:15,.0f}{share(name):15.0%}")
-    chosen = f"bough, {args.precision}"
-    keys = ("x_transformers", "x_transformers_grouped", "x_transformers_grouped_bf16")
-    found = {key: peer.ratio(times, base, chosen) for key, base in zip(keys, bases, strict=True)}
+    found = {f"x_{base.replace(', ', '_')}": peer.ratio(times, base, chosen) for base in bases}
     return {**found, "of_product_speed": share(chosen)}
 
 

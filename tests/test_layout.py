@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import folders
+
 SOURCE = Path(__file__).parent.parent / "src" / "bough"
 # The folders from the bottom up: each may import those before it, and none after it. What stands
 # beside them at the root (errors, files, ...) is below all.
@@ -183,6 +185,21 @@ def test_help_loads_nothing_heavy(words: list[str]) -> None:
     command = [sys.executable, "-c", code, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+def test_a_training_loads_neither_solvers_nor_the_compiler(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    """Unless it asks for them: each takes a second of every start."""
+    recipe = folders.small(tiny_folder, steps=2, heads="fitted")
+    code = (
+        "import sys, json\n"
+        "from bough import train\n"
+        f"train(json.loads({json.dumps(json.dumps(recipe))}), {str(tmp_path / 'run')!r})\n"
+        "print([n for n in ('torchjd', 'torch._dynamo') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 # --- sizes ----------------------------------------------------------------------------------------

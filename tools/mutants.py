@@ -112,11 +112,11 @@ MUTANTS = (
         "(1 - rate) * target + rate * cosine", "rate * target", STEP, METHODS,
     ),
     Mutant(
-        "gradient weighting: UPGrad is DualProj", "training/gradient_weighting.py",
+        "gradient solvers: UPGrad is DualProj", "training/gradient_solvers.py",
         "_weights(UPGradWeighting(", "_weights(DualProjWeighting(", STEP, METHODS,
     ),
     Mutant(
-        "gradient weighting: CAGrad without its radius", "training/gradient_weighting.py",
+        "gradient solvers: CAGrad without its radius", "training/gradient_solvers.py",
         "    return 1 / m + reach / length * w\n", "    return 1 / m + 0 * w\n", STEP, METHODS,
     ),
     Mutant(

@@ -10,7 +10,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from bough.comparison.compare import Comparison, compare
-from bough.comparison.scores import correct, look_factor
+from bough.comparison.scores import MARGIN, Difference, _settled_by, correct, look_factor
 from bough.scoring import statistics
 from tests import simulated
 
@@ -160,3 +160,54 @@ def test_no_interval_leaves_the_range_of_its_score(tmp_path: Path) -> None:
         for name, score in row.items():
             low, high = {"sts": (-1, 1), "raw": (-1 / 3, 1)}.get(name, (0, 1))
             assert low <= score.interval[0] <= score.value <= score.interval[1] <= high + 1e-12
+
+
+# --- how many seeds would settle it ---
+
+
+def simulated_difference(seeds: int, gain: float, rows: int = 2000, seed: int = 0):
+    """Of two plans whose seeds scatter by .02, and whose answers to an example by .3."""
+    draw = np.random.default_rng(seed)
+    hard = draw.normal(0, 0.3, rows)
+
+    def runs(skill: float) -> list[np.ndarray]:
+        of_seed = draw.normal(0, 0.02, (seeds, 1))
+        return [skill + hard + of_seed + draw.normal(0, 0.3, (seeds, rows))]
+
+    numbers = [*range(seeds)]
+    return statistics.difference(runs(0.5 + gain), numbers, runs(0.5), numbers)
+
+
+def test_a_projection_is_what_more_seeds_turn_out_to_be() -> None:
+    few = [simulated_difference(5, 0.02, seed=s) for s in range(60)]
+    many = [simulated_difference(20, 0.02, seed=s) for s in range(60)]
+    projected = np.median([estimate.with_seeds(20).half() for estimate in few])
+    assert projected == pytest.approx(np.median([estimate.half() for estimate in many]), rel=0.15)
+    assert few[0].with_seeds(5).half() == pytest.approx(few[0].half())
+
+
+def test_seeds_that_would_settle_it_do(make: simulated.Make) -> None:
+    """What is open with 3 seeds says a number; by its own projection that shows, and one less does
+    not."""
+    runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in range(3)]
+    found = {n: s.difference for n, s in compare(runs).scores["full"].items() if s.difference}
+    assert any(d.open for d in found.values())
+    for d in found.values():
+        assert d.settled_by is None or d.settled_by > d.seeds
+        assert d.open or d.settled_by is None
+    estimate = simulated_difference(3, 0.02)
+    apart = Difference(estimate.value, estimate.interval(), estimate.half(), estimate.p, 3)
+    many = _settled_by(estimate, apart, 0.05)
+    assert many is not None
+    settled = [
+        e.half(1 - 0.05 / look_factor(2)) < abs(e.value) or abs(e.value) + e.half() < MARGIN
+        for e in (estimate.with_seeds(many - 1), estimate.with_seeds(many))
+    ]
+    assert settled == [False, True]
+
+
+def test_rows_alone_can_leave_it_open() -> None:
+    estimate = simulated_difference(3, 0.03, rows=40)
+    apart = Difference(0.03, (-0.2, 0.26), estimate.half(), 0.6, 3)
+    tiny = replace(estimate, value=0.03, examples=0.01)
+    assert _settled_by(tiny, apart, 0.05) is None

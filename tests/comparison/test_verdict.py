@@ -11,8 +11,8 @@ from scipy import stats
 from benchmarks.simulated_runs import false_verdicts, found_gains
 from bough.comparison import tables
 from bough.comparison.compare import Comparison, compare
-from bough.comparison.scores import Difference
-from bough.comparison.verdict import MARGIN, verdict
+from bough.comparison.scores import MARGIN, Difference
+from bough.comparison.verdict import verdict
 from bough.formatting import number
 from tests import simulated
 
@@ -63,6 +63,26 @@ def test_fewer_rows_make_no_bolder_claim(make: simulated.Make) -> None:
     """Two like plans on 40 rows: nothing shows, so nothing is ruled out."""
     runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in range(3)]
     assert "cannot be ruled out" in verdict(compare(runs)).headline
+
+
+def open_questions(comparison: Comparison, **difference: object) -> tuple[str, ...]:
+    full = comparison.scores["full"]
+    seen = Difference(-0.03, (-0.07, 0.01), 0.04, 0.2, 3, holm=0.4, bh=0.4)
+    given = replace(seen, **difference)  # type: ignore[arg-type]
+    scores = {**full, "normalised": replace(full["normalised"], difference=given)}
+    return verdict(replace(comparison, scores={**comparison.scores, "full": scores})).open
+
+
+def test_how_many_seeds_would_settle_what_is_open(comparison: Comparison) -> None:
+    assert open_questions(comparison, settled_by=7) == (
+        "Open: full against separate in normalised score (−.030 ± .040): about 7 seeds on each "
+        "side instead of 3 would settle it.",
+    )
+    (by_none,) = open_questions(comparison)
+    assert by_none.endswith("50 seeds would not settle it; more dev rows may.")
+    assert open_questions(comparison, holm=0.01) == (), "it shows"
+    assert open_questions(comparison, interval=(-0.019, 0.01)) == (), "too small to matter"
+    assert open_questions(comparison, seeds=2) == (), "an anecdote"
 
 
 def test_what_shows_in_the_mean_alone_is_said(comparison: Comparison) -> None:

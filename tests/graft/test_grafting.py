@@ -66,13 +66,16 @@ def test_two_become_one(models: list[str], tiny_folder: Path, tmp_path: Path) ->
 def test_what_loses_too_much_is_tried_with_more_of_its_own(
     models: list[str], tiny_folder: Path, tmp_path: Path
 ) -> None:
-    """With nothing to lose, all plans are tried, and what does not fit is named with its price."""
+    """With nothing to lose, all plans are tried, and what does not fit is named with its price.
+
+    The task without labels is judged by how well it agrees with its teacher, which only the teacher
+    itself does wholly.
+    """
     done = graft(
         models, tmp_path / "graft", texts={"like": texts(tiny_folder, tmp_path)},
         tolerance=0.0, overrides=["training.steps=1", *SMALL[1:]],
     )  # fmt: skip
-    if done.fits:
-        pytest.skip("one step has lost nothing")
+    assert not done.fits
     assert [tried.plan for tried in done.tries] == ["full", "bottleneck:64", "split@1"]
     assert done.apart is not None
     assert done.apart.models > 1

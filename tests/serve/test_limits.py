@@ -12,8 +12,11 @@ from unittest.mock import Mock
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bough.inference.torch_model import MultiTaskModel
+from bough.serve import limits
 from bough.serve.limits import BODIES, BodyReader, count_parts
 from bough.serve.microbatch import Answers, Query
 from bough.serve.schemas import PredictRequest
@@ -199,3 +202,19 @@ def test_parts_are_counted(body: bytes, parts: int) -> None:
     """Whatever stands in strings, and in few passes: else this would take minutes."""
     assert count_parts(body, parts) == parts
     assert count_parts(body, parts - 1) > parts - 1
+
+
+@given(
+    st.lists(st.sampled_from(['"', "\\", ",", "[", "{", "a", "\\\\", '\\"']), max_size=60),
+    st.integers(1, 9),
+)
+def test_parts_are_the_same_however_the_body_is_cut(signs: list[str], size: int) -> None:
+    """Also where a cut falls between a backslash and what it escapes."""
+    body = "".join(signs).encode()
+    whole = count_parts(body, 10**6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "PIECE", size)
+        assert count_parts(body, 10**6) == whole
+    pieces = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+    outside = b" ".join(pieces[::2])
+    assert whole == len(pieces) // 2 + sum(map(outside.count, (b"[", b"{", b",")))

@@ -35,6 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "famo": {"plan": "full", "weighting": "famo", "accumulate": 3, "ema": 0.9},
     "few": {"plan": "split@1", "combine": "pcgrad", "batch": 2, "weighting": "dwa"},
     "frozen": {"plan": "full", "phases": [{"frozen": True, "steps": 10}, {"steps": 20}]},
+    "kinds": {"plan": "split@2", "combine": "pcgrad"},
 }
 ALL = "tests.training.test_ranks:train_all"
 
@@ -58,6 +59,27 @@ def recipes(tiny_folder: Path, dropout: float, **cases: dict[str, Any]) -> dict[
     return made
 
 
+def kinds(folder: Path) -> dict[str, Any]:
+    """Tasks of further kinds, whose texts have unlike numbers of labels."""
+    words = ["a", "bough", "of", "the", "old", "tree", "bends", "in", "a", "late", "wind"]
+    for split, many in (("train", 40), ("dev", 12)):
+        rows = []
+        for i in range(many):
+            text = " ".join(words[: 2 + i % 9])
+            spans = [
+                {"start": 0, "end": 1, "label": "X"},
+                {"start": 2, "end": len(text), "label": "Y"},
+            ]
+            rows.append({"text": text, "spans": spans[: i % 3], "topics": ["a", "b", "c"][: i % 4]})
+        lines = "\n".join(map(json.dumps, rows)) + "\n"
+        (folder / f"kinds-{split}.jsonl").write_text(lines)
+    files = {"text": "text", "train": "kinds-train.jsonl", "dev": "kinds-dev.jsonl"}
+    return {
+        "names": {"kind": "tag", "label": "spans", **files},
+        "topics": {"kind": "multilabel", "label": "topics", **files},
+    }
+
+
 def spread(folder: Path, count: int, made: dict[str, Any], work: str = ALL) -> Path:
     folder.mkdir()
     (folder / "recipes.json").write_text(json.dumps(made))
@@ -74,6 +96,8 @@ def by_count(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     folders.data(folder / "rows")
     deep = folders.encoder(folder / "encoder", layers=4, width=64)
     made = recipes(deep, 0.0, **CASES)
+    further = {name: {**task, "dropout": 0.0} for name, task in kinds(folder / "rows").items()}
+    made["kinds"]["tasks"] |= further
     return {count: spread(folder / str(count), count, made) for count in (1, 2, 4)}
 
 

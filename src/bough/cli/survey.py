@@ -54,12 +54,20 @@ def survey(
     listing: Annotated[
         bool, typer.Option("--list", help="Check it and list its runs, and do not run them.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Only look on, from any terminal, while it runs.")
+    ] = False,
 ) -> None:
     """Run many recipes: a grid or a search, times seeds. Ctrl-C is safe: ask again to go on."""
     from bough.survey import survey as surveys
 
     if slurm and ray is not None:
         raise UserError("--slurm and --ray are two ways of doing the same; choose one")
+    if watch:
+        from bough.survey.watch import look_on
+
+        look_on(source)
+        return
     if listing or slurm:
         prepared = surveys.prepare(source, out, budget, workers, keep, threads)
         if listing:

@@ -19,6 +19,11 @@ from bough.scoring.metrics import AGGREGATES, aggregate_weights
 from bough.scoring.pseudo_values import pseudo_values
 from bough.scoring.statistics import Estimate, Tables
 
+# A loss that stays below, by its interval, counts as none. A judgement: two points in a hundred are
+# less than the score of one run on 1,000 rows is uncertain by (± .03).
+MARGIN = 0.02
+MOST_SEEDS = 50  # more than anyone will train
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -32,6 +37,13 @@ class Difference:
     looks: int = 1  # at how many stages of a growing survey it was asked for
     holm: float | None = None  # corrected for all that the verdict may say, and for the looks
     bh: float | None = None
+    settled_by: int | None = None  # seeds of each side; none where it is settled, or by none
+
+    @property
+    def open(self) -> bool:
+        """Neither shown nor, by its interval, too small to matter; anecdotes are not asked."""
+        small = max(map(abs, self.interval)) < MARGIN
+        return self.seeds >= FEW and not self.real and not small
 
     @property
     def real(self) -> bool:
@@ -76,6 +88,7 @@ def score_all(
         for name, (weights, constant) in aggregate_weights([*metrics.values()]).items():
             columns[name] = ([*metrics], weights, constant)
     scores: Scores = {v.label: {} for v in variants}
+    estimates: dict[tuple[str, str], Estimate] = {}
     for column, (names, weights, constant) in columns.items():
         chosen: dict[str, Tables] = {
             v.label: [tables[v.label, name] for name in names]
@@ -95,11 +108,13 @@ def score_all(
             if v is not base and base.label in chosen:
                 pair = (chosen[v.label], v.seeds, chosen[base.label], base.seeds)
                 few = min(len(v.seeds), len(base.seeds))
-                apart = _difference(statistics.difference(*pair, weights), high - low, few)
+                estimates[v.label, column] = estimate = statistics.difference(*pair, weights)
+                apart = _difference(estimate, high - low, few)
                 apart = replace(apart, looks=(looks or {}).get(v.label, 1))
                 score = replace(score, difference=apart)
             scores[v.label][column] = score
     correct(scores, metrics)
+    _settle(scores, estimates, claim_weights(metrics))
     return scores
 
 
@@ -168,6 +183,37 @@ def correct(scores: Scores, tasks: Collection[str]) -> None:
         for (label, column, difference, _), of_holm, of_bh in corrected:
             made = replace(difference, holm=of_holm, bh=float(of_bh))
             scores[label][column] = replace(scores[label][column], difference=made)
+
+
+def _settle(
+    scores: Scores, estimates: Mapping[tuple[str, str], Estimate], weights: Mapping[str, float]
+) -> None:
+    """Say of what is open how many seeds would decide it."""
+    claims = {
+        place: (estimate, apart)
+        for place, estimate in estimates.items()
+        if place[1] in weights and (apart := scores[place[0]][place[1]].difference)
+    }
+    all_claims = sum(weights[column] for _, column in claims)
+    for (label, column), (estimate, apart) in claims.items():
+        if apart.open:
+            level = 0.05 * weights[column] / all_claims
+            apart = replace(apart, settled_by=_settled_by(estimate, apart, level))
+            scores[label][column] = replace(scores[label][column], difference=apart)
+
+
+def _settled_by(estimate: Estimate, apart: Difference, level: float) -> int | None:
+    """With how many seeds the difference would show, or be seen to be too small to matter.
+
+    If it is as large, and the seeds scatter, as it looks now; at the level that is left to it among
+    all claims, and at one more look.
+    """
+    level /= look_factor(apart.looks + 1)
+    for many in range(apart.seeds + 1, MOST_SEEDS + 1):
+        then = estimate.with_seeds(many)
+        if then.half(1 - level) < abs(apart.value) or abs(apart.value) + then.half() < MARGIN:
+            return many
+    return None
 
 
 def look_factor(looks: int) -> int:

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from bough.comparison.compare import AXES, Comparison
 from bough.comparison.groups import FEW, Variant
-from bough.comparison.scores import Difference
+from bough.comparison.scores import MARGIN, MOST_SEEDS, Difference
 from bough.formatting import and_then, less, number, share
 
-# A loss that stays below, by its interval, counts as none. A judgement: two points in a hundred are
-# less than the score of one run on 1,000 rows is uncertain by (± .03).
-MARGIN = 0.02
+MOST_OPEN = 3  # questions that are named one by one
 
 
 @dataclass(frozen=True)
@@ -24,11 +22,12 @@ class Verdict:
     headline: str
     tasks: dict[str, str]  # a sentence per task, and on the mean where something shows in it
     costs: tuple[str, ...]  # a sentence per variant that costs more or less
+    open: tuple[str, ...]  # what the seeds leave undecided, and how many would decide it
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
         notes = [f"Note: {note}" for note in self.notes]
-        return [self.headline, *self.tasks.values(), *self.costs, *notes]
+        return [self.headline, *self.tasks.values(), *self.open, *self.costs, *notes]
 
 
 def verdict(comparison: Comparison) -> Verdict:
@@ -39,7 +38,9 @@ def verdict(comparison: Comparison) -> Verdict:
         columns.append(overall)  # what shows in the mean need not show in any task alone
     tasks = {name: _sentence(comparison, name) for name in columns}
     costs = [text for v in comparison.others if (text := _cost(comparison, v))]
-    return Verdict(_headline(comparison), tasks, tuple(costs), comparison.notes)
+    return Verdict(
+        _headline(comparison), tasks, tuple(costs), tuple(_open(comparison)), comparison.notes
+    )
 
 
 def _alone(comparison: Comparison) -> Verdict:
@@ -53,7 +54,7 @@ def _alone(comparison: Comparison) -> Verdict:
         f"One finished variant, {only.label}, on {_seeds(many)}: there is nothing to compare it "
         "with."
     )
-    return Verdict(head, tasks, (), comparison.notes)
+    return Verdict(head, tasks, (), (), comparison.notes)
 
 
 def _sentence(comparison: Comparison, name: str) -> str:
@@ -103,6 +104,28 @@ def _shown(name: str, base: str, apart: Sequence[tuple[str, Difference]]) -> str
         others = and_then([label for label, _ in rest]) if len(rest) < 5 else f"{len(rest)} others"
         sentence += f"; no difference that {_seeds(few)} can show with {others}"
     return sentence + "."
+
+
+def _open(comparison: Comparison) -> list[str]:
+    """How many seeds would settle what is open in the score of all tasks."""
+    column = comparison.overall
+    what = f"{column} score" if len(comparison.metrics) > 1 else column
+    apart = [(v.label, d) for v, d in _apart(comparison, column) if d.open]
+    apart.sort(key=lambda pair: pair[1].settled_by or sys.maxsize)
+    lines = []
+    for label, d in apart[:MOST_OPEN]:
+        seen = f"{number(d.value, signed=True)} ± {number(d.half)}"
+        how = (
+            f"about {_seeds(d.settled_by)} on each side instead of {d.seeds} would settle it"
+            if d.settled_by
+            else f"{MOST_SEEDS} seeds would not settle it; more {comparison.split} rows may"
+        )
+        lines.append(
+            f"Open: {label} against {comparison.baseline.label} in {what} ({seen}): {how}."
+        )
+    if len(apart) > MOST_OPEN:
+        lines.append(f"Open, too: {and_then([label for label, _ in apart[MOST_OPEN:]])}.")
+    return lines
 
 
 def _amount(label: str, d: Difference) -> str:

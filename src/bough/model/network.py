@@ -51,7 +51,7 @@ class Network(nn.Module):
         for name in plan.order():
             sources = [read.source for read in plan.reading(name)]
             self.imports[name] = import_sizes(name, sources, tasks, shape.width, self.imports)
-        with torch.device("meta"):
+        with build.empty_weights():
             self.cells = nn.ModuleDict({c.key: self._cell(c) for c in plan.users()})
         self.unfreeze()
 

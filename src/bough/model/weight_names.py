@@ -123,7 +123,7 @@ CLASSIFIERS: Mapping[str, Classifier] = {
 
 def tensor_sizes(shape: Shape) -> dict[str, torch.Size]:
     """Our tensors by name, "layer 1.qkv.weight", and their sizes."""
-    with torch.device("meta"):
+    with build.empty_weights():
         places = build.trunk(shape)
     return {
         f"{place}.{name}": tensor.shape

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,17 @@ class Estimate:
         return math.exp(
             optimize.brentq(lambda log_p: self._half(math.exp(log_p)) - size, log_smallest, 0.0)
         )
+
+    def with_seeds(self, many: int) -> Estimate:
+        """What it would be with so many seeds on every side, if all stayed as it looks now."""
+        sides, examples = [], self.examples
+        for side in self.sides:
+            less = (side.degrees + 1) / many
+            fewer = SeedNoise(side.variance * less, side.interaction * less, many - 1)
+            examples -= side.interaction - fewer.interaction
+            sides.append(fewer)
+        least = self.examples * 1e-9  # rounding must leave no negative variance
+        return replace(self, examples=max(examples, least), sides=tuple(sides))
 
     def _half(self, alpha: float) -> float:
         z = self._z(alpha)

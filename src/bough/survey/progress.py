@@ -95,7 +95,14 @@ class Progress:
         remaining = self.total - self.ended_runs
         if not self.seconds or remaining <= 0:
             return ""
-        return f"about {duration(statistics.mean(self.seconds) * remaining / self.workers)} left"
+        # The median: a run that was stopped for a night and resumed took no night.
+        return f"about {duration(statistics.median(self.seconds) * remaining / self.workers)} left"
+
+    def head(self, running: int) -> str:
+        """The counts, and how long it may take."""
+        counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n)
+        left = self.left()
+        return f"{counts or '0 done'} of {self.total}; {running} running{left and f'; {left}'}"
 
     def table(self) -> Table:
         """A line per cell: how many runs, and the means of their dev scores."""
@@ -131,27 +138,26 @@ class LiveProgress(Progress):
         self.console.print(shown(text), highlight=False, markup=False)
 
     def show(self, running: Sequence[RunSpec]) -> None:
-        counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n)
-        head = f"{counts or '0 done'} of {self.total}; {len(running)} running; {self.left()}"
         now = Table(box=None, padding=(0, 2), show_header=False)
         for spec in running:
-            now.add_row(f"  {spec.name}", self._place(spec))
-        self.live.update(Group(self.table(), Text(head.strip("; ")), now))
+            now.add_row(f"  {spec.name}", place(self.find(spec.name), spec))
+        self.live.update(Group(self.table(), Text(self.head(len(running))), now))
 
     def close(self) -> None:
         self.live.stop()
 
-    def _place(self, spec: RunSpec) -> str:
-        """How far a run has come, by its log."""
-        step, scores = 0, ""
-        try:
-            for entry in self.find(spec.name).metrics():
-                step = entry.get("step", step)
-                scores = one_line(entry["dev"]) if "dev" in entry else scores
-        except (UserError, OSError):
-            return "..."
-        steps = spec.recipe.training.steps
-        return f"step {step}{f' of {steps}' if steps else ''}  {scores}"
+
+def place(run: Run, spec: RunSpec) -> str:
+    """How far a run has come, by its log."""
+    step, scores = 0, ""
+    try:
+        for entry in run.metrics():
+            step = entry.get("step", step)
+            scores = one_line(entry["dev"]) if "dev" in entry else scores
+    except (UserError, OSError):
+        return "..."
+    steps = spec.recipe.training.steps
+    return f"step {step}{f' of {steps}' if steps else ''}  {scores}"
 
 
 def _spread(values: Sequence[float]) -> str:

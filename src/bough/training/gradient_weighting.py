@@ -1,10 +1,9 @@
 """How much of each task's gradient counts: coefficients from the gradients' Gram matrix.
 
 Every method here looks only at lengths and angles between the tasks' gradients, so a few numbers
-say all it needs, whatever the size of the model. Where `torchjd` gives the weights we take them
-from there. Three draw at random and are written out here, because ours draw from the run's own
-generator; CAGrad's and the dual cone's small convex problems are solved with scipy, so that no
-further solver must be installed.
+say all it needs, whatever the size of the model. Those that draw at random are written out here,
+because they draw from the run's own generator; the others are `gradient_solvers`', which is
+imported only where one of them is asked for: its libraries take most of a second to load.
 
 Left out: what needs more than a Gram matrix (GradDrop, ConFIG, ExcessMTL, MoDo, SDMGrad, trimmed
 means), Krum (for hostile workers, not tasks), PCD (needs one task above the others), and Nash-MTL,
@@ -20,17 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import LinearConstraint, minimize, nnls
 from torch import Tensor
-from torchjd.aggregation import (
-    AlignedMTLWeighting,
-    DualProjWeighting,
-    FairGradWeighting,
-    IMTLGWeighting,
-    MGDAWeighting,
-    UPGradWeighting,
-)
-from torchjd.linalg import DualConeProjector
 
 from bough.recipe import methods
 
@@ -85,20 +74,10 @@ class GradientWeighting:
             case "gradvac":
                 targets = self.targets.setdefault(group, {})
                 return gradvac(gram, tasks, targets, self.number, self._order)
-            case "cagrad":
-                return cagrad(gram, self.number)
-            case "fairgrad":
-                return fairgrad(gram, self.number)
-            case "mgda":
-                return _weights(MGDAWeighting(), gram)
-            case "imtl-g":
-                return _weights(IMTLGWeighting(), gram)
-            case "aligned-mtl":
-                return _weights(AlignedMTLWeighting(), gram)
-            case "upgrad":
-                return _weights(UPGradWeighting(projector=Projector()), gram)
             case _:
-                return _weights(DualProjWeighting(projector=Projector()), gram)
+                from bough.training import gradient_solvers
+
+                return gradient_solvers.weights(self.name, self.number, gram)
 
     def _order(self, n: int) -> list[int]:
         order: list[int] = torch.randperm(n, generator=self.generator).tolist()
@@ -153,62 +132,3 @@ def gradvac(
                 bent[i, j] += length * turn / (lengths[j] * wanted + small)
             targets[pair] = float((1 - rate) * target + rate * cosine)
     return np.asarray(bent.sum(0), dtype=np.float64)
-
-
-def cagrad(gram: Matrix, radius: float) -> Vector:
-    """The step within `radius` times the mean gradient's length around the mean gradient that
-    helps the worst-off task most. `gram` has unit trace."""
-    m = len(gram)
-    along = gram.mean(1)
-    reach = radius * math.sqrt(max(float(along.mean()), 0.0))
-
-    def cost(w: Vector) -> tuple[float, Vector]:
-        pull = gram @ w
-        length = math.sqrt(max(float(w @ pull), 1e-30))
-        return float(along @ w) + reach * length, along + reach * pull / length
-
-    solution = minimize(
-        cost,
-        np.full(m, 1 / m),
-        jac=True,
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * m,
-        constraints=LinearConstraint(np.ones(m), 1, 1),
-        options={"ftol": 1e-14, "maxiter": 200},
-    )
-    w = np.asarray(solution.x, dtype=np.float64)
-    length = math.sqrt(max(float(w @ gram @ w), 0.0))
-    if length < 1e-4:
-        # Some mix of the gradients vanishes: no step helps every task.
-        return np.zeros(m)
-    return 1 / m + reach / length * w
-
-
-def fairgrad(gram: Matrix, alpha: float) -> Vector:
-    """The weights x > 0 with `G x = x^(-1/alpha)`. A task without gradient has no say."""
-    heard = np.flatnonzero(np.diagonal(gram) > 0)
-    weights = np.zeros(len(gram))
-    weights[heard] = _weights(FairGradWeighting(alpha), gram[np.ix_(heard, heard)])
-    return weights
-
-
-class Projector(DualConeProjector):
-    """The nearest direction that hurts no task: `min v'Gv, v >= u`, as a non-negative least
-    squares problem in `v - u`. The small ridge is torchjd's, so that the results are, too."""
-
-    ridge = 1e-4
-
-    def __call__(self, vectors: Tensor, gram: Tensor) -> Tensor:
-        size = gram.diagonal().sum().clamp(min=torch.finfo(torch.float64).tiny)
-        unit = (gram / size).double().numpy() + self.ridge * np.eye(len(gram))
-        root = np.linalg.cholesky(unit).T
-
-        def project(u: Vector) -> Vector:
-            return u + nnls(root, -root @ u)[0]
-
-        projected = np.apply_along_axis(project, -1, vectors.double().numpy())
-        return torch.from_numpy(projected).to(vectors.dtype)
-
-
-def _weights(weighting: Callable[[Tensor], Tensor], gram: Matrix) -> Vector:
-    return np.asarray(weighting(torch.from_numpy(gram)).numpy(), dtype=np.float64)

@@ -19,6 +19,7 @@ from bough.model.heads import Head
 from bough.model.losses import class_weights, loss
 from bough.model.network import Network
 from bough.plan.plan import Cell
+from bough.training.optimizer import LBFGS
 
 MOST_ROWS = 4000  # of a task: more make the beginning slower and hardly better
 WORDS_COUNT = 5  # so many words of a text say as much as a text: neighbours are alike
@@ -54,7 +55,7 @@ def fit_linear(head: Head, inputs: Tensor, targets: Tensor | None) -> None:
     bias = torch.zeros_like(head.output.bias, requires_grad=True)
     weights = class_weights(task, targets.cpu())
     penalty = 1 / (2 * STRENGTH * len(inputs))
-    optimizer = torch.optim.LBFGS(
+    optimizer = LBFGS(
         [weight, bias], max_iter=ITERATIONS, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
     )
 

@@ -6,6 +6,7 @@ https://arxiv.org/abs/1711.05101; matrices and embeddings decay, norms, biases a
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,24 @@ class Part:
     depth: int = 0  # of a trunk part: 0 for the embeddings, 1 for the first layer, and so on
 
 
+class Uncompiled:
+    """An optimiser's methods without the wrappers by which they import torch's compiler when they
+    are first called: that is a second of every start, and nothing here is compiled."""
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class AdamW(Uncompiled, torch.optim.AdamW):
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+
+
+class LBFGS(Uncompiled, torch.optim.LBFGS):
+    pass
+
+
 def build(
     parts: Iterable[Part],
     *,
@@ -37,7 +56,7 @@ def build(
     layer_decay: float = 1.0,
     head_lr: float = 1.0,
     adapter_lr: float = 1.0,
-) -> torch.optim.AdamW:
+) -> AdamW:
     """AdamW over all parts that learn.
 
     In the trunk the rate falls by `layer_decay` from each depth to the one below, the highest
@@ -56,7 +75,7 @@ def build(
                 groups.setdefault((scale, parameter.ndim > 1), []).append(parameter)
     if not groups:
         raise ValueError("nothing here learns: every parameter is frozen")
-    made = torch.optim.AdamW(
+    made = AdamW(
         [
             {"params": members, "scale": scale, "lr": lr * scale, "weight_decay": decay * decays}
             for (scale, decays), members in groups.items()

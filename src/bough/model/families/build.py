@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from bough.model.families.deberta import DebertaEmbeddings, DisentangledAttention
 from bough.model.families.modernbert import ModernBertEmbeddings, ModernBertLayer
@@ -18,6 +22,25 @@ EMBEDDINGS: Mapping[str, Callable[[Shape], EmbeddingsModule]] = {
     "modernbert": ModernBertEmbeddings,
     "deberta": DebertaEmbeddings,
 }
+DRAWS = {"normal_", "uniform_", "kaiming_uniform_"}  # by which torch's modules begin
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """To draw numbers on no device, torch would import its compiler, which takes a second."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in DRAWS:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def empty_weights() -> Iterator[None]:
+    """Modules that are made within have sizes and no numbers: those come from elsewhere."""
+    with torch.device("meta"), _NothingDrawn():
+        yield
 
 
 def embeddings(shape: Shape) -> EmbeddingsModule:

@@ -1,0 +1,151 @@
+"""A survey seen from another terminal, or another machine: read off its directory, never written.
+
+A run that is under way is known by its files, one of which it wrote a moment ago; its lock is left
+alone, for a look that holds it would turn the run's own process away.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from bough.errors import UserError
+from bough.formatting import duration, size
+from bough.runs.console import plain_console
+from bough.runs.run_dir import Run
+from bough.survey.cells import RunSpec
+from bough.survey.progress import Progress, place
+from bough.survey.spec import Survey
+from bough.survey.survey_dir import SurveyDir
+
+PAUSE = 2.0  # seconds between two looks
+QUIET = 300.0  # seconds without a sign after which a run is said to stand still
+SIZED = 30.0  # seconds between two countings of the bytes on disk
+
+
+@dataclass
+class Board:
+    """What is known of a survey at one look."""
+
+    folder: SurveyDir
+    survey: Survey
+    progress: Progress = field(init=False)
+    ended: set[str] = field(default_factory=set)
+    bytes: int = 0
+    sized: float = -SIZED
+
+    def __post_init__(self) -> None:
+        search = self.survey.search
+        runs = search.trials if search is not None else len(self.survey.cells)
+        total = runs * len(self.survey.seeds)
+        self.progress = Progress(self.folder.path.name, total, 1, self.folder.run)
+
+    def look(self) -> Group:
+        """The survey as it stands now."""
+        running: list[RunSpec] = []
+        still: list[RunSpec] = []
+        for spec in self._specs():
+            state = self.folder.state(spec.name)
+            if spec.name in self.ended:
+                continue
+            if state in ("done", "failed"):
+                self._end(spec, state)
+            elif state == "begun":
+                (running if self._silence(spec.name) < QUIET else still).append(spec)
+        self.progress.workers = max(1, len(running))
+        now = Table(box=None, padding=(0, 2), show_header=False)
+        for spec in running:
+            now.add_row(f"  {spec.name}", place(self.folder.run(spec.name), spec))
+        for spec in still:
+            quiet = f"no sign for {duration(self._silence(spec.name))}"
+            now.add_row(f"  {spec.name}", f"{place(self.folder.run(spec.name), spec)}  ({quiet})")
+        head = f"{self.progress.head(len(running))}; {self._disk()}"
+        return Group(self.progress.table(), Text(head), now)
+
+    @property
+    def complete(self) -> bool:
+        return len(self.ended) >= self.progress.total
+
+    def _specs(self) -> Sequence[RunSpec]:
+        """Of a search those that its trials have come to, a cell each."""
+        if self.survey.search is None:
+            return self.survey.run_specs()
+        runs = sorted((self.folder.path / "runs").glob("*/recipe.yaml"))
+        return [_found(Run(file.parent)) for file in runs]
+
+    def _end(self, spec: RunSpec, state: str) -> None:
+        self.ended.add(spec.name)
+        self.progress.count(spec, state)
+        if state == "done":
+            run = self.folder.run(spec.name)
+            taken = _written(run.folder / "scores.json") - _written(run.recipe_file)
+            self.progress.seconds.append(taken)
+
+    def _silence(self, name: str) -> float:
+        """Seconds since the run last wrote something."""
+        run = self.folder.run(name)
+        files = (
+            run.folder / "metrics.jsonl",
+            run.checkpoint,
+            run.recipe_file,
+            self.folder.log(name),
+        )
+        return time.time() - max(_written(file) for file in files)
+
+    def _disk(self) -> str:
+        if time.monotonic() - self.sized >= SIZED:
+            self.bytes, self.sized = _bytes(self.folder.path), time.monotonic()
+        free = shutil.disk_usage(self.folder.path).free
+        return f"{size(self.bytes)} on disk, {size(free)} free"
+
+
+def look_on(path: Path) -> None:
+    """Show a survey until all its runs have ended, or Ctrl-C; once where no terminal is there."""
+    folder = SurveyDir(path.expanduser())
+    survey = folder.survey if folder.path.is_dir() else None
+    if survey is None:
+        raise UserError(f"{path}: not a survey's directory; --watch wants one that was begun")
+    console = plain_console()
+    board = Board(folder, survey)
+    if not console.is_terminal:
+        console.print(board.look())
+        return
+    # Who looks on ends by Ctrl-C nothing but the look.
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        live.update(board.look(), refresh=True)
+        while not board.complete:
+            time.sleep(PAUSE)
+            live.update(board.look(), refresh=True)
+
+
+def _found(run: Run) -> RunSpec:
+    recipe = run.recipe(unset="keep")
+    cell, _, _ = run.name.rpartition("-s")
+    return RunSpec(cell, recipe.training.seed, recipe)
+
+
+def _written(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _bytes(folder: Path) -> int:
+    """Of all files in it; one that vanishes meanwhile takes nothing."""
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += file.lstat().st_size if file.is_file() else 0
+        except OSError:
+            continue
+    return total
