@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from bough.machine_limits import FILES, WAITING, cores, files, free_cores
 
@@ -93,3 +94,46 @@ blocks[:] = blocks[::10]
         for after in ("", "from bough.machine_limits import give_back_memory; give_back_memory()")
     ]
     assert 70e6 < held[0] - held[1] < 100e6
+
+
+KERNELS = """
+import ctypes, sys, torch
+import bough
+from bough.machine_limits import FEW_KERNELS
+import os
+if sys.argv[1:]:
+    for name in FEW_KERNELS:
+        del os.environ[name]
+
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "abcdefghij"]
+
+
+def used():
+    info = ctypes.CDLL(None).mallinfo2
+    info.restype = Info
+    found = info()
+    return (found.e + found.h) / 2**20  # mapped, and in use
+
+
+weight = torch.zeros(256, 256, dtype=torch.bfloat16)
+rows = torch.zeros(600, 256, dtype=torch.bfloat16)
+for number in range(20, 600):
+    if number == 60:
+        before = used()
+    torch.nn.functional.linear(rows[:number], weight)
+print(used() - before)
+"""
+
+
+def test_products_of_ever_other_sizes_leave_nothing_behind() -> None:
+    """But for bough, they would: so this can fail."""
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("products of bf16 numbers are not oneDNN's here")
+    grown = [
+        float(subprocess.run([sys.executable, "-c", KERNELS, *words], capture_output=True,
+                             text=True, check=True).stdout)
+        for words in ([], ["as torch has it"])
+    ]  # fmt: skip
+    assert grown[0] < 5 < 50 < grown[1]

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from bough.errors import UserError
-from bough.machine_limits import sleep_when_idle
+from bough.machine_limits import keep_few_kernels, sleep_when_idle
 
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
@@ -30,6 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 sleep_when_idle()  # before torch is loaded
+keep_few_kernels()
 
 # Where the public names are defined; torch is loaded with the first that needs it.
 _DEFINED_IN = {

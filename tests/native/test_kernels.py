@@ -37,9 +37,8 @@ def test_attention(dtype: torch.dtype, width: int, single: bool, rate: float, ta
     heads, rows, d = 3, sum(LENGTHS), 3 * width
     which = tuple(i % tables for i in range(len(LENGTHS))) if tables else ()
     table = [normal(8, heads, seed=5 + i).requires_grad_() for i in range(tables)]
-    padding = 0 if single else 5
-    layout = Layout(LENGTHS, tuple(table), which, padding)
-    qkv = normal(rows + padding, (2 if single else 3) * d, seed=1).to(dtype)
+    layout = Layout(LENGTHS, tuple(table), which)
+    qkv = normal(rows, (2 if single else 3) * d, seed=1).to(dtype)
     queries = normal(len(LENGTHS), d, seed=2).to(dtype) if single else None
     shares = heads * sum(n * (1 if single else n) for n in LENGTHS)
     keep = DropoutGenerator(torch.Generator().manual_seed(3), rate).keep((shares,), rate)

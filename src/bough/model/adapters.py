@@ -192,12 +192,7 @@ class SegmentAdapters:
         """Each segment's rows: one per token, or one per text."""
         if len(self.segments) == 1:
             return (rows,)
-        return torch.split(rows, self._sizes(len(rows), len(rows) == sum(self.texts)))
-
-    def _sizes(self, rows: int, by_text: bool) -> list[int]:
-        """How many rows each segment has; padding counts as the last one's."""
-        first = (self.texts if by_text else self.tokens)[:-1]
-        return [*first, rows - sum(first)]
+        return torch.split(rows, self.texts if len(rows) == sum(self.texts) else self.tokens)
 
     def matrix(self, letters: str, x: Tensor, y: Tensor) -> Tensor:
         return self._add(y, x, lambda adapter, rows: adapter.matrix(self.n, letters, rows))
@@ -214,7 +209,7 @@ class SegmentAdapters:
             sums.append(_sum(None, added))
         if all(part is None for part in sums):
             return None
-        sizes = self._sizes(sum(self.texts) if cls_only else len(h), cls_only)
+        sizes = self.texts if cls_only else self.tokens
         return torch.cat(
             [
                 h.new_zeros(size, h.shape[1]) if part is None else part

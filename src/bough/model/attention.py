@@ -45,7 +45,6 @@ class Layout:
     biases: tuple[Tensor, ...] = ()  # tables of relative positions [distances, heads]
     bias_of: tuple[int, ...] = ()  # per text, which table
     traced: ClassVar[bool] = False  # by a graph's maker, who sees what torch does and no kernel
-    padding: int = 0  # rows after the last text's: products like numbers of rows that come again
 
     @cached_property
     def buckets(self) -> tuple[Bucket, ...]:
@@ -99,12 +98,9 @@ class LayoutTensors:
 
     @cached_property
     def positions(self) -> Tensor:
-        """Each row's place in its text; padding is a text of its own."""
+        """Each row's place in its text."""
         starts = self.starts.repeat_interleave(self.lengths)
-        inside = torch.arange(len(starts), device=self.device) - starts
-        if not self.layout.padding:
-            return inside
-        return torch.cat([inside, torch.arange(self.layout.padding, device=self.device)])
+        return torch.arange(len(starts), device=self.device) - starts
 
     @cached_property
     def inside(self) -> Tensor:
@@ -249,9 +245,7 @@ class PackedAttention(torch.autograd.Function):
     ) -> Tensor:
         shape = (qkv.shape[0], qkv.shape[1] // 3) if queries is None else queries.shape
         views = _views(qkv, queries, layout, heads)
-        out = qkv.new_empty(shape) if len(views) > 1 or layout.padding else None
-        if out is not None and queries is None:
-            out[layout.tokens :] = 0
+        out = qkv.new_empty(shape) if len(views) > 1 else None
         kept: list[Tensor] = []
         masks: list[Tensor | None] = []
         drawn = 0
@@ -285,7 +279,6 @@ class PackedAttention(torch.autograd.Function):
         qkv, queries, *kept = ctx.saved_tensors
         d_out = grads[0].contiguous()
         d_qkv = torch.empty_like(qkv)
-        d_qkv[ctx.layout.tokens :] = 0
         d_queries = None if queries is None else torch.empty_like(queries)
         d_tables = [qkv.new_zeros(shape) for shape in ctx.tables]
         views = _views(qkv, queries, ctx.layout, ctx.heads)
@@ -313,9 +306,7 @@ def _views(
 ) -> list[tuple[Bucket, tuple[Tensor, Tensor, Tensor], slice]]:
     """Each bucket's query, key and value as [texts, heads, length, width], and its output rows."""
     buckets = layout.buckets
-    if (
-        len(buckets) == 1 and not layout.padding
-    ):  # nothing to cut: a trace, and a single text, are spared the slices
+    if len(buckets) == 1:  # nothing to cut: a trace, and a single text, are spared the slices
         return [(buckets[0], _by_head(qkv, buckets[0], queries, heads), slice(None))]
     out = []
     row = text = 0

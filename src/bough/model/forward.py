@@ -33,17 +33,6 @@ from bough.model.transformer import mean_of_texts
 from bough.native.norm import wide
 from bough.plan.plan import Cell
 
-# In bf16 a product's kernel is made for its number of rows, which takes longer than the product,
-# and is kept: so rows are rounded up to numbers that come again, by a sixteenth at most.
-ROUND_TO = 64
-
-
-def rounded(rows: int) -> int:
-    """Sixteen to thirty-two numbers for every doubling, multiples of ROUND_TO all of them."""
-    step = max(ROUND_TO, 1 << max(0, rows.bit_length() - 5))
-    return -(-rows // step) * step
-
-
 Origin = tuple[str, str]  # key of the embeddings that gave the position bias (MPNet), and its grad
 
 
@@ -59,7 +48,7 @@ class Group:
     """The streams at one cell, and their rows."""
 
     streams: tuple[Stream, ...]
-    rows: Tensor  # each stream's, `length` of them, one stream after another; then any padding
+    rows: Tensor  # each stream's, `length` of them, one stream after another
 
 
 class PackedForward:
@@ -94,7 +83,7 @@ class PackedForward:
                 for i, (length, tasks) in enumerate(zip(pack.lengths, asked, strict=True))
             )
             self.groups = [Group(tuple(streams), pack.tokens)]
-        self._layouts: dict[tuple[tuple[int, ...], tuple[Origin, ...], int], Layout] = {}
+        self._layouts: dict[tuple[tuple[int, ...], tuple[Origin, ...]], Layout] = {}
 
     def run(self, last: int | None = None) -> list[Group]:
         """Pass the rows up to `last`, by default all; the groups as they stand then."""
@@ -152,9 +141,7 @@ class PackedForward:
             first += len(group.rows)
         groups = self.groups
         rows = groups[0].rows if len(groups) == 1 else torch.cat([g.rows for g in groups])
-        products = self.narrow is not None and row <= self.routing.plan.layers
-        fixed = products and rows.device.type == "cpu"
-        return {key: _ordered(rows, part, fixed) for key, part in members.items()}
+        return {key: _ordered(rows, part) for key, part in members.items()}
 
     def _together(self, row: int) -> dict[RowUse, Group] | None:
         """All streams as they lie, where one cell has them all, in an order that they have."""
@@ -220,20 +207,17 @@ class PackedForward:
             for task, _ in stream.task_uses
         )
         origins = tuple(s.origin for s in streams if s.origin[0])
-        return self._layout(streams, origins, len(group.rows)), cls_only
+        return self._layout(streams, origins), cls_only
 
-    def _layout(
-        self, streams: Sequence[Stream], origins: tuple[Origin, ...] = (), rows: int | None = None
-    ) -> Layout:
-        """Made once for all the rows in which the streams lie so; `rows` counts the padding."""
+    def _layout(self, streams: Sequence[Stream], origins: tuple[Origin, ...] = ()) -> Layout:
+        """Made once for all the rows in which the streams lie so."""
         lengths = tuple(stream.length for stream in streams)
-        padding = 0 if rows is None else rows - sum(lengths)
-        key = lengths, origins, padding
+        key = lengths, origins
         if key not in self._layouts:
             number = {origin: i for i, origin in enumerate(dict.fromkeys(origins))}
             tables = tuple(self._position_bias(*origin) for origin in number)
             which = tuple(number[origin] for origin in origins)
-            self._layouts[key] = Layout(lengths, tables, which, padding)
+            self._layouts[key] = Layout(lengths, tables, which)
         return self._layouts[key]
 
     def _position_bias(self, key: str, grad: str) -> Tensor:
@@ -308,22 +292,16 @@ def _group(start: int, states: CachedStates) -> Group:
     return Group(streams, states.rows)
 
 
-def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]], fixed: bool) -> Group:
-    """The members' rows of all, equal adapters and equal lengths side by side.
-
-    Their number, if it is to come again, is rounded up by copies of some row, which nothing reads.
-    """
+def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]]) -> Group:
+    """The members' rows of all, equal adapters and equal lengths side by side."""
     members = sorted(members, key=lambda m: (m[0].adapters, m[2].origin, m[2].length))
     starts = [start for _, start, _ in members]
     streams = tuple(stream for _, _, stream in members)
     lengths = [stream.length for stream in streams]
     ends = [start + length for start, length in zip(starts, lengths, strict=True)]
-    total = rounded(sum(lengths)) if fixed else sum(lengths)
-    if starts == [0, *ends[:-1]] and total == rows.shape[0]:
+    if starts == [0, *ends[:-1]] and ends[-1] == rows.shape[0]:
         return Group(streams, rows)
-    index = torch.zeros(total, dtype=torch.long)
-    index[: sum(lengths)] = gather_rows(starts, lengths)
-    return Group(streams, rows[index.to(rows.device)])
+    return Group(streams, rows[gather_rows(starts, lengths).to(rows.device)])
 
 
 def _read_out(streams: Sequence[Stream]) -> tuple[Stream, ...]:

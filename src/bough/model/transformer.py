@@ -137,5 +137,5 @@ class Pooler(nn.Module):
 def mean_of_texts(h: Tensor, layout: Layout) -> Tensor:
     """Each text's mean over its tokens: [tokens, d] -> [texts, d]."""
     lengths = layout.on(h.device).lengths
-    rows = wide(h[: layout.tokens])
+    rows = wide(h)
     return torch.segment_reduce(rows, "mean", lengths=lengths, axis=0, unsafe=True)

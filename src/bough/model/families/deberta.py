@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bough.model.attention import Bucket, Layout, unchanged
 from bough.model.dropout import DropoutGenerator, drop
@@ -73,10 +72,7 @@ class DisentangledAttention:
         low, high = self._used(layout)
         positions = placed(layout, qkv, low, high, h.dtype, dropout, adapters)
         piecewise = self._padded if h.is_cuda else self._by_bucket
-        if not layout.padding:
-            return piecewise(rows, queries, positions, low, heads, dropout)
-        mixed = piecewise(rows[: layout.tokens], queries, positions, low, heads, dropout)
-        return mixed if first is not None else F.pad(mixed, (0, 0, 0, layout.padding))
+        return piecewise(rows, queries, positions, low, heads, dropout)
 
     def _used(self, layout: Layout) -> tuple[int, int]:
         """The rows of the table that texts of these lengths need; a trace is for all lengths."""
