@@ -31,6 +31,8 @@ class Pack:
     cached: tuple[tuple[int, CachedStates], ...] = ()  # number of the first sequence, states
 
     def to(self, device: torch.device) -> Pack:
+        if self.tokens.device == device and not self.cached:
+            return self
         return replace(
             self,
             tokens=self.tokens.to(device),

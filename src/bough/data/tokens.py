@@ -132,7 +132,12 @@ def tokenise(
     encode = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
     if len(texts) == 1:  # a batch of one takes longer
         first, *second = texts[0]
-        encodings = [tokenizer.encode(first, second[0] if second else None)]
+        one = tokenizer.encode(first, second[0] if second else None)
+        if not offsets:
+            ids, types = np.array(one.ids, np.int32), np.array(one.type_ids, np.int8)
+            cut = np.array([bool(one.overflowing)])
+            return Sequences(ids, types, np.array([0, len(ids)])), cut
+        encodings = [one]
     else:
         encodings = encode([text_of(parts) for parts in texts]) if texts else []
     lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))

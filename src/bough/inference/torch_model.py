@@ -64,13 +64,29 @@ class MultiTaskModel(Model):
             for task, rows in self.network(pack.to(self.device), index).items():
                 answered.setdefault(task, []).extend(numbers[task])
                 outputs.setdefault(task, []).append(rows.float().cpu())
-        return {task: (numbers, torch.cat(outputs[task])) for task, numbers in answered.items()}
+        return {
+            task: (
+                numbers,
+                outputs[task][0] if len(outputs[task]) == 1 else torch.cat(outputs[task]),
+            )
+            for task, numbers in answered.items()
+        }
 
     def _packs(
         self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
     ) -> Iterator[tuple[dict[str, list[int]], dict[str, Tensor], Pack]]:
         """Texts of similar length: each task's texts, where their sequences are, and these."""
         forms = (whole, apart)
+        if len(asked) == 1:  # needs no sorting
+            parts = [form.sequences for form in forms if form.places]
+            pack = Pack.of([(sequences, np.arange(len(sequences))) for sequences in parts])
+            starts = (0, len(whole.places))
+            index = {
+                task: torch.tensor([[starts[twin] + s for s in forms[twin].places[0]]])
+                for task, twin in ((task, self.tasks[task].twin) for task in asked[0])
+            }
+            yield {task: [0] for task in asked[0]}, index, pack
+            return
         lengths = np.zeros(len(asked), np.int64)
         for form in forms:
             sizes = form.sequences.lengths
@@ -84,12 +100,12 @@ class MultiTaskModel(Model):
                 for start, sequences in zip((0, len(chosen[0])), chosen, strict=True)
             ]
             numbers: dict[str, list[int]] = {}
-            index: dict[str, list[list[int]]] = {}
+            places: dict[str, list[list[int]]] = {}
             for number in part.tolist():
                 for task in asked[number]:
                     twin = self.tasks[task].twin
                     numbers.setdefault(task, []).append(number)
-                    index.setdefault(task, []).append(
+                    places.setdefault(task, []).append(
                         [place[twin][s] for s in forms[twin].places[number]]
                     )
             pack = Pack.of(
@@ -99,7 +115,7 @@ class MultiTaskModel(Model):
                     if sequences
                 ]
             )
-            yield numbers, {task: torch.tensor(own) for task, own in index.items()}, pack
+            yield numbers, {task: torch.tensor(own) for task, own in places.items()}, pack
 
     @torch.inference_mode()
     def vectors(

@@ -137,11 +137,15 @@ class Network(nn.Module):
 
         def call_head(task: str, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
             rows, index = vectors[task, consumer]
-            firsts = [index[sequences[:, column]] for column in columns]
-            if self.tasks[task].kind == "tag":  # each word's, text after text
-                counts = [len(pack.words[n]) if pack.words else 0 for n in sequences[:, 0].tolist()]
-                firsts = [gather_rows(firsts[0].tolist(), counts)]
-            inputs = [rows[first.to(rows.device)] for first in firsts]
+            if len(pack.lengths) == len(rows) == 1:  # a text alone
+                inputs = [rows]
+            else:
+                firsts = [index[sequences[:, column]] for column in columns]
+                if self.tasks[task].kind == "tag":  # each word's, text after text
+                    texts = sequences[:, 0].tolist()
+                    counts = [len(pack.words[n]) if pack.words else 0 for n in texts]
+                    firsts = [gather_rows(firsts[0].tolist(), counts)]
+                inputs = [rows[first.to(rows.device)] for first in firsts]
             imported = [
                 value
                 for read in self.plan.reading(task)
