@@ -117,7 +117,8 @@ def test_many_clients_and_a_killed_worker(folder: Path) -> None:
         seen = counts(server)
         total = sum(n for key, n in seen.items() if key[:3] == ("bough_requests_total", "POST",
                                                                 "/predict"))  # fmt: skip
-        assert sum(answered) <= total <= sum(answered) + sum(lost) + 2 * CLIENTS
+        # What the killed worker had answered a moment ago, it may not have counted yet.
+        assert sum(answered) - CLIENTS <= total <= sum(answered) + sum(lost) + 2 * CLIENTS
         assert seen["bough_queue_texts",] == 0
         end_under_load(server, texts[:8], truth)
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,11 @@ def test_ctrl_c_ends_the_look_alone(folder):
     begun_again(folder, "full-s0")
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "bough", "survey", str(folder.path), "--watch"]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+    # Where the tests run in the background, it would be ignored.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=heard
+    )
     os.close(theirs)
     text = b""
     while b"1 running" not in text:

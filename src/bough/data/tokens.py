@@ -150,7 +150,8 @@ def tokenise(
     if any(len(parts) > 1 for parts in texts) or (longest_one and any(longest_one.type_ids)):
         every = chain.from_iterable(encoding.type_ids for encoding in encodings)
         types = np.fromiter(every, np.int8, bounds[-1])
-    cut = np.fromiter((bool(e.overflowing) for e in encodings), np.bool_, len(encodings))
+    cut = lengths == longest  # perhaps; only of those it is worth the time to ask
+    cut[cut] = [bool(encodings[n].overflowing) for n in np.flatnonzero(cut)]
     index = None
     if words:
         nothing = Words.of("", ())
