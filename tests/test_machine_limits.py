@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -129,6 +130,8 @@ print(used() - before)
 
 def test_products_of_ever_other_sizes_leave_nothing_behind() -> None:
     """But for bough, they would: so this can fail."""
+    if not torch.backends.mkldnn.is_available() or not hasattr(ctypes.CDLL(None), "mallinfo2"):
+        pytest.skip("no oneDNN, or a C library that does not tell how much memory is in use")
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("products of bf16 numbers are not oneDNN's here")
     grown = [
@@ -136,4 +139,4 @@ def test_products_of_ever_other_sizes_leave_nothing_behind() -> None:
                              text=True, check=True).stdout)
         for words in ([], ["as torch has it"])
     ]  # fmt: skip
-    assert grown[0] < 5 < 50 < grown[1]
+    assert grown[0] < 20 < 50 < grown[1]

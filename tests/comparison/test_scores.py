@@ -206,6 +206,34 @@ def test_seeds_that_would_settle_it_do(make: simulated.Make) -> None:
     assert settled == [False, True]
 
 
+def test_no_projection_is_narrower_than_what_the_seeds_add() -> None:
+    """Of two like plans the examples' noise may look smaller than what seeds make of it."""
+    for seed in range(200):
+        draw = np.random.default_rng(seed)
+        tables = [[draw.normal(0, 0.3, (3, 200))] for _ in range(2)]
+        estimate = statistics.difference(tables[0], [0, 1, 2], tables[1], [0, 1, 2])
+        then = estimate.with_seeds(50)
+        assert then.examples >= then.interaction > 0
+        assert then.half() > 0.005
+
+
+def test_sides_keep_the_seeds_they_have() -> None:
+    draw = np.random.default_rng(0)
+    few, many = [draw.normal(0, 0.3, (3, 200))], [draw.normal(0, 0.3, (10, 200))]
+    estimate = statistics.difference(few, [0, 1, 2], many, [*range(10)])
+    assert [side.degrees for side in estimate.with_seeds(5).sides] == [4, 9]
+    assert estimate.with_seeds(5).sides[1] == estimate.sides[1]
+
+
+def test_what_has_only_begun_makes_no_question_harder(make: simulated.Make) -> None:
+    runs = [make(f"{p}-{s}", p, s) for p in ("full", "separate") for s in range(3)]
+    more = [make(f"split@{n}-0", f"split@{n}", 0) for n in (1, 2, 3, 4)]
+    alone, beside = (compare(several).scores["full"] for several in (runs, [*runs, *more]))
+    assert {n: s.difference and s.difference.settled_by for n, s in alone.items()} == {
+        n: s.difference and s.difference.settled_by for n, s in beside.items()
+    }
+
+
 def test_rows_alone_can_leave_it_open() -> None:
     estimate = simulated_difference(3, 0.03, rows=40)
     apart = Difference(0.03, (-0.2, 0.26), estimate.half(), 0.6, 3)

@@ -75,11 +75,15 @@ def open_questions(comparison: Comparison, **difference: object) -> tuple[str, .
 
 def test_how_many_seeds_would_settle_what_is_open(comparison: Comparison) -> None:
     assert open_questions(comparison, settled_by=7) == (
-        "Open: full against separate in normalised score (−.030 ± .040): about 7 seeds on each "
-        "side instead of 3 would settle it.",
+        "Open: full against separate in normalised score (−.030 ± .040): 7 seeds a side, of which "
+        "3 are there, settle it at even odds.",
     )
     (by_none,) = open_questions(comparison)
-    assert by_none.endswith("50 seeds would not settle it; more dev rows may.")
+    assert by_none.endswith(": 50 seeds would not settle it.")
+    (by_rows,) = open_questions(comparison, rows_settle=True)
+    assert by_rows.endswith("50 seeds would not settle it, for there are too few dev rows.")
+    (by_more,) = open_questions(comparison, seeds=60)
+    assert by_more.endswith(": 120 seeds would not settle it.")
     assert open_questions(comparison, holm=0.01) == (), "it shows"
     assert open_questions(comparison, interval=(-0.019, 0.01)) == (), "too small to matter"
     assert open_questions(comparison, seeds=2) == (), "an anecdote"

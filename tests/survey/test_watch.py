@@ -13,6 +13,7 @@ import termios
 import time
 from functools import partial
 from pathlib import Path
+from select import select
 
 import pytest
 from rich.console import Console
@@ -72,6 +73,34 @@ def test_what_runs_what_stands_still_and_what_failed(folder):
     assert "(no sign for 10 min)" in text
 
 
+def test_what_changes_between_two_looks(folder):
+    """A failed run that is tried again; seeds that are added."""
+    begun_again(folder, "full-s0")
+    folder.failure("full-s0").parent.mkdir()
+    folder.failure("full-s0").write_text("no")
+    assert folder.survey is not None
+    board, paper = Board(folder, folder.survey), Console(width=140)
+    with paper.capture() as text:
+        paper.print(board.look())
+        folder.failure("full-s0").unlink()
+        folder.settle(folder.survey.model_copy(update={"seeds": (0, 1, 2)}))
+        paper.print(board.look())
+    assert "3 done, 1 failed of 4; 0 running" in text.get()
+    assert "3 done of 6; 1 running" in text.get()
+    assert not board.complete
+
+
+def test_the_head_comes_first(folder):
+    """A long table is cut off below by a terminal."""
+    lines = [line.strip() for line in seen(folder).splitlines() if line.strip()]
+    assert lines[0].startswith("4 done of 4")
+
+
+def test_other_options_have_no_say(folder, capsys):
+    assert bough("survey", folder.path, "--watch", "--retry") == 2
+    assert "--watch only looks on; leave the other options out" in capsys.readouterr().err
+
+
 def test_a_run_that_goes_on_is_not_disturbed(folder):
     """Its lock stays its own, and nothing is written."""
     run = begun_again(folder, "full-s0")
@@ -93,6 +122,14 @@ def test_what_was_not_begun_cannot_be_watched(source, folder, capsys):
     assert "not a survey's directory; --watch wants one that was begun" in said
 
 
+def seen_there(terminal: int, words: bytes) -> None:
+    """Within half a minute."""
+    text, end = b"", time.monotonic() + 30
+    while words not in text:
+        assert select([terminal], [], [], max(0, end - time.monotonic()))[0], text
+        text += os.read(terminal, 4096)
+
+
 def test_in_a_terminal_it_follows_until_the_end(folder):
     run = begun_again(folder, "full-s0")
     ours, theirs = pty.openpty()
@@ -100,12 +137,9 @@ def test_in_a_terminal_it_follows_until_the_end(folder):
     command = [sys.executable, "-m", "bough", "survey", str(folder.path), "--watch"]
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
-    text = b""
-    while b"1 running" not in text:
-        text += os.read(ours, 4096)
+    seen_there(ours, b"1 running")
     (run / "scores.json").write_bytes((folder.run("full-s1").folder / "scores.json").read_bytes())
-    while b"4 done of 4" not in text:
-        text += os.read(ours, 4096)
+    seen_there(ours, b"4 done of 4")
     assert process.wait(20) == 0
 
 
@@ -119,9 +153,7 @@ def test_ctrl_c_ends_the_look_alone(folder):
         command, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=heard
     )
     os.close(theirs)
-    text = b""
-    while b"1 running" not in text:
-        text += os.read(ours, 4096)
+    seen_there(ours, b"1 running")
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
 

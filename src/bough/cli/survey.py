@@ -64,9 +64,8 @@ def survey(
     if slurm and ray is not None:
         raise UserError("--slurm and --ray are two ways of doing the same; choose one")
     if watch:
-        from bough.survey.watch import look_on
-
-        look_on(source)
+        others = out or budget or workers or only or threads or retry or slurm or ray or listing
+        _look_on(source, bool(others))
         return
     if listing or slurm:
         prepared = surveys.prepare(source, out, budget, workers, keep, threads)
@@ -81,6 +80,14 @@ def survey(
     )  # fmt: skip
     _conclude(result, f"bough survey {result.folder}")
     print(f"\n{result}")
+
+
+def _look_on(source: Path, others: bool) -> None:
+    from bough.survey.watch import look_on
+
+    if others:
+        raise UserError("--watch only looks on; leave the other options out")
+    look_on(source)
 
 
 def _conclude(result: Result, again: str) -> None:

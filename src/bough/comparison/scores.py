@@ -38,6 +38,7 @@ class Difference:
     holm: float | None = None  # corrected for all that the verdict may say, and for the looks
     bh: float | None = None
     settled_by: int | None = None  # seeds of each side; none where it is settled, or by none
+    rows_settle: bool = False  # whether it would be with rows without end, and more seeds
 
     @property
     def open(self) -> bool:
@@ -189,27 +190,43 @@ def _settle(
     scores: Scores, estimates: Mapping[tuple[str, str], Estimate], weights: Mapping[str, float]
 ) -> None:
     """Say of what is open how many seeds would decide it."""
+    # What is shown has passed its share on to the others; anecdotes take none.
     claims = {
         place: (estimate, apart)
         for place, estimate in estimates.items()
-        if place[1] in weights and (apart := scores[place[0]][place[1]].difference)
+        if place[1] in weights
+        and (apart := scores[place[0]][place[1]].difference)
+        and apart.seeds >= FEW
+        and apart.p is not None
+        and not apart.real
     }
     all_claims = sum(weights[column] for _, column in claims)
     for (label, column), (estimate, apart) in claims.items():
         if apart.open:
             level = 0.05 * weights[column] / all_claims
-            apart = replace(apart, settled_by=_settled_by(estimate, apart, level))
+            endless = _settled_by(replace(estimate, examples=0.0), apart, level)
+            apart = replace(
+                apart,
+                settled_by=_settled_by(estimate, apart, level),
+                rows_settle=endless is not None,
+            )
             scores[label][column] = replace(scores[label][column], difference=apart)
+
+
+def most_seeds(seeds: int) -> int:
+    """Up to how many are thought of."""
+    return max(MOST_SEEDS, 2 * seeds)
 
 
 def _settled_by(estimate: Estimate, apart: Difference, level: float) -> int | None:
     """With how many seeds the difference would show, or be seen to be too small to matter.
 
-    If it is as large, and the seeds scatter, as it looks now; at the level that is left to it among
-    all claims, and at one more look.
+    At even odds, for by then it will look larger or smaller. If it is as large, and the seeds
+    scatter, as it looks now; at the level that is left to it among all claims, and at one more
+    look.
     """
     level /= look_factor(apart.looks + 1)
-    for many in range(apart.seeds + 1, MOST_SEEDS + 1):
+    for many in range(apart.seeds + 1, most_seeds(apart.seeds) + 1):
         then = estimate.with_seeds(many)
         if then.half(1 - level) < abs(apart.value) or abs(apart.value) + then.half() < MARGIN:
             return many

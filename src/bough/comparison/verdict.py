@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bough.comparison.compare import AXES, Comparison
 from bough.comparison.groups import FEW, Variant
-from bough.comparison.scores import MARGIN, MOST_SEEDS, Difference
+from bough.comparison.scores import MARGIN, Difference, most_seeds
 from bough.formatting import and_then, less, number, share
 
 MOST_OPEN = 3  # questions that are named one by one
@@ -115,11 +115,12 @@ def _open(comparison: Comparison) -> list[str]:
     lines = []
     for label, d in apart[:MOST_OPEN]:
         seen = f"{number(d.value, signed=True)} ± {number(d.half)}"
-        how = (
-            f"about {_seeds(d.settled_by)} on each side instead of {d.seeds} would settle it"
-            if d.settled_by
-            else f"{MOST_SEEDS} seeds would not settle it; more {comparison.split} rows may"
-        )
+        how = f"{_seeds(most_seeds(d.seeds))} would not settle it"
+        if d.settled_by:
+            wanted = f"{_seeds(d.settled_by)} a side, of which {d.seeds} are there,"
+            how = f"{wanted} settle it at even odds"
+        elif d.rows_settle:
+            how += f", for there are too few {comparison.split} rows"
         lines.append(
             f"Open: {label} against {comparison.baseline.label} in {what} ({seen}): {how}."
         )

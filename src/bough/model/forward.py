@@ -145,7 +145,7 @@ class PackedForward:
 
     def _together(self, row: int) -> dict[RowUse, Group] | None:
         """All streams as they lie, where one cell has them all, in an order that they have."""
-        if len(self.groups) > 1 or self.narrow is not None:
+        if len(self.groups) > 1:
             return None
         (group,) = self.groups
         if row == self.first and len(group.streams) > 1:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from bough.data.packing import Pack
 from bough.model.attention import gather_rows
 from bough.model.dropout import DropoutGenerator
+from bough.model.families.build import empty_weights
 from bough.model.network import Network, fresh, plan_of
 from bough.model.pretrained import Encoder
 from bough.model.transformer import ACTIVATION
@@ -152,7 +153,7 @@ def read_head(theirs: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor] |
         **{f"norm.{part}": [f"{known.norm}.{part}", f"{known.norm}.{old[part]}"] for part in old},
         "bias": list(known.biases),
     }
-    with torch.device("meta"):
+    with empty_weights():
         sizes = {name: tensor.shape for name, tensor in MaskedHead(shape).state_dict().items()}
     head = {}
     for ours, candidates in sources.items():

@@ -108,14 +108,16 @@ class Estimate:
         )
 
     def with_seeds(self, many: int) -> Estimate:
-        """What it would be with so many seeds on every side, if all stayed as it looks now."""
+        """What it would be with so many seeds on every side, or with those that it has, if they are
+        more; and if all stayed as it looks now."""
         sides, examples = [], self.examples
         for side in self.sides:
-            less = (side.degrees + 1) / many
-            fewer = SeedNoise(side.variance * less, side.interaction * less, many - 1)
+            seeds = max(many, side.degrees + 1)  # which are there
+            less = (side.degrees + 1) / seeds
+            fewer = SeedNoise(side.variance * less, side.interaction * less, seeds - 1)
             examples -= side.interaction - fewer.interaction
             sides.append(fewer)
-        least = self.examples * 1e-9  # rounding must leave no negative variance
+        least = sum(side.interaction for side in sides)  # which is a part of it
         return replace(self, examples=max(examples, least), sides=tuple(sides))
 
     def _half(self, alpha: float) -> float:

@@ -95,8 +95,7 @@ class Progress:
         remaining = self.total - self.ended_runs
         if not self.seconds or remaining <= 0:
             return ""
-        # The median: a run that was stopped for a night and resumed took no night.
-        return f"about {duration(statistics.median(self.seconds) * remaining / self.workers)} left"
+        return f"about {duration(statistics.mean(self.seconds) * remaining / self.workers)} left"
 
     def head(self, running: int) -> str:
         """The counts, and how long it may take."""
@@ -141,7 +140,8 @@ class LiveProgress(Progress):
         now = Table(box=None, padding=(0, 2), show_header=False)
         for spec in running:
             now.add_row(f"  {spec.name}", place(self.find(spec.name), spec))
-        self.live.update(Group(self.table(), Text(self.head(len(running))), now))
+        # The table last: what does not fit on the screen is cut off below.
+        self.live.update(Group(Text(self.head(len(running))), now, self.table()))
 
     def close(self) -> None:
         self.live.stop()

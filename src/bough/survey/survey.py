@@ -151,7 +151,7 @@ def submit(
     place = shlex.quote(str(folder.path))
     return (
         f"{what} submitted as job {job}\n"
-        f"Next: squeue -j {job}   or   bough survey {place} --list\n"
+        f"Next: squeue -j {job}   or   bough survey {place} --watch\n"
         f"      bough survey {place} --slurm   submits what is left when the job has ended"
     )
 

@@ -7,6 +7,8 @@ alone, for a look that holds it would turn the run's own process away.
 from __future__ import annotations
 
 import shutil
+import statistics
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,75 +32,72 @@ from bough.survey.survey_dir import SurveyDir
 PAUSE = 2.0  # seconds between two looks
 QUIET = 300.0  # seconds without a sign after which a run is said to stand still
 SIZED = 30.0  # seconds between two countings of the bytes on disk
+WIDTH = 140  # where no terminal tells its own
 
 
 @dataclass
 class Board:
-    """What is known of a survey at one look."""
+    """What is known of a survey, look by look."""
 
     folder: SurveyDir
     survey: Survey
-    progress: Progress = field(init=False)
-    ended: set[str] = field(default_factory=set)
+    done: dict[str, RunSpec] = field(default_factory=dict)
     bytes: int = 0
     sized: float = -SIZED
 
-    def __post_init__(self) -> None:
-        search = self.survey.search
-        runs = search.trials if search is not None else len(self.survey.cells)
-        total = runs * len(self.survey.seeds)
-        self.progress = Progress(self.folder.path.name, total, 1, self.folder.run)
-
     def look(self) -> Group:
         """The survey as it stands now."""
+        self.survey = self.folder.survey or self.survey  # which may have grown
+        progress = Progress(self.folder.path.name, self._total(), 1, self.folder.run)
         running: list[RunSpec] = []
         still: list[RunSpec] = []
         for spec in self._specs():
-            state = self.folder.state(spec.name)
-            if spec.name in self.ended:
-                continue
+            state = "done" if spec.name in self.done else self.folder.state(spec.name)
+            if state == "done":
+                self.done[spec.name] = spec
             if state in ("done", "failed"):
-                self._end(spec, state)
+                progress.count(spec, state)
             elif state == "begun":
                 (running if self._silence(spec.name) < QUIET else still).append(spec)
-        self.progress.workers = max(1, len(running))
+        progress.workers = max(1, len(running))
+        if self.done:
+            # The median: a run that was stopped for a night and resumed took no night.
+            progress.seconds = [statistics.median(map(self._seconds, self.done))]
         now = Table(box=None, padding=(0, 2), show_header=False)
         for spec in running:
             now.add_row(f"  {spec.name}", place(self.folder.run(spec.name), spec))
-        for spec in still:
+        for spec in still if self.survey.search is None else ():  # a search has ended most of them
             quiet = f"no sign for {duration(self._silence(spec.name))}"
             now.add_row(f"  {spec.name}", f"{place(self.folder.run(spec.name), spec)}  ({quiet})")
-        head = f"{self.progress.head(len(running))}; {self._disk()}"
-        return Group(self.progress.table(), Text(head), now)
+        head = f"{progress.head(len(running))}; {self._disk()}"
+        # The table last: what does not fit on the screen is cut off below.
+        return Group(Text(head), now, progress.table())
 
     @property
     def complete(self) -> bool:
-        return len(self.ended) >= self.progress.total
+        """Of a search, who only looks on does not know."""
+        return self.survey.search is None and len(self.done) >= self._total()
+
+    def _total(self) -> int:
+        search = self.survey.search
+        runs = search.trials if search is not None else len(self.survey.cells)
+        return runs * len(self.survey.seeds)
 
     def _specs(self) -> Sequence[RunSpec]:
         """Of a search those that its trials have come to, a cell each."""
         if self.survey.search is None:
             return self.survey.run_specs()
         runs = sorted((self.folder.path / "runs").glob("*/recipe.yaml"))
-        return [_found(Run(file.parent)) for file in runs]
+        return [self.done.get(file.parent.name) or _found(Run(file.parent)) for file in runs]
 
-    def _end(self, spec: RunSpec, state: str) -> None:
-        self.ended.add(spec.name)
-        self.progress.count(spec, state)
-        if state == "done":
-            run = self.folder.run(spec.name)
-            taken = _written(run.folder / "scores.json") - _written(run.recipe_file)
-            self.progress.seconds.append(taken)
+    def _seconds(self, name: str) -> float:
+        run = self.folder.run(name)
+        return _written(run.folder / "scores.json") - _written(run.recipe_file)
 
     def _silence(self, name: str) -> float:
         """Seconds since the run last wrote something."""
-        run = self.folder.run(name)
-        files = (
-            run.folder / "metrics.jsonl",
-            run.checkpoint,
-            run.recipe_file,
-            self.folder.log(name),
-        )
+        run, log = self.folder.run(name), self.folder.log(name)
+        files = (run.folder / "metrics.jsonl", run.checkpoint, run.recipe_file, log)
         return time.time() - max(_written(file) for file in files)
 
     def _disk(self) -> str:
@@ -109,12 +108,12 @@ class Board:
 
 
 def look_on(path: Path) -> None:
-    """Show a survey until all its runs have ended, or Ctrl-C; once where no terminal is there."""
+    """Show a survey until all its runs are done, or Ctrl-C; once where no terminal is there."""
     folder = SurveyDir(path.expanduser())
     survey = folder.survey if folder.path.is_dir() else None
     if survey is None:
         raise UserError(f"{path}: not a survey's directory; --watch wants one that was begun")
-    console = plain_console()
+    console = plain_console(width=None if sys.stdout.isatty() else WIDTH)
     board = Board(folder, survey)
     if not console.is_terminal:
         console.print(board.look())
