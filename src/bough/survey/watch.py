@@ -61,7 +61,6 @@ class Board:
                 (running if self._silence(spec.name) < QUIET else still).append(spec)
         progress.workers = max(1, len(running))
         if self.done:
-            # The median: a run that was stopped for a night and resumed took no night.
             progress.seconds = [statistics.median(map(self._seconds, self.done))]
         now = Table(box=None, padding=(0, 2), show_header=False)
         for spec in running:
@@ -91,7 +90,10 @@ class Board:
         return [self.done.get(file.parent.name) or _found(Run(file.parent)) for file in runs]
 
     def _seconds(self, name: str) -> float:
+        """By its own clock, which stands while it is stopped; else between its files."""
         run = self.folder.run(name)
+        with suppress(UserError, KeyError):
+            return float(run.cost["training_seconds"])
         return _written(run.folder / "scores.json") - _written(run.recipe_file)
 
     def _silence(self, name: str) -> float:
