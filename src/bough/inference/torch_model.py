@@ -64,13 +64,10 @@ class MultiTaskModel(Model):
             for task, rows in self.network(pack.to(self.device), index).items():
                 answered.setdefault(task, []).extend(numbers[task])
                 outputs.setdefault(task, []).append(rows.float().cpu())
-        return {
-            task: (
-                numbers,
-                outputs[task][0] if len(outputs[task]) == 1 else torch.cat(outputs[task]),
-            )
-            for task, numbers in answered.items()
+        joined = {
+            task: out[0] if len(out) == 1 else torch.cat(out) for task, out in outputs.items()
         }
+        return {task: (numbers, joined[task]) for task, numbers in answered.items()}
 
     def _packs(
         self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import LinearConstraint, minimize, nnls
 from torch import Tensor
 from torchjd.aggregation import (
@@ -24,8 +23,7 @@ from torchjd.aggregation import (
 )
 from torchjd.linalg import DualConeProjector
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
+from bough.training.gradient_weighting import Matrix, Vector
 
 
 def weights(method: str, number: float, gram: Matrix) -> Vector:
