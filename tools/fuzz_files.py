@@ -32,7 +32,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not outlive a fork
+# Threads do not outlive a fork: a child that waits for its parent's would wait for ever.
+os.environ.update(TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bough.comparison.compare import compare
