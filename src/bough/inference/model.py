@@ -19,10 +19,12 @@ from torch import Tensor
 from bough.data.tokens import Sequences, Text, tokenise
 from bough.errors import UserError, nearest, shorten
 from bough.inference.answers import Answer, answers_of, in_words
+from bough.inference.frames import Asked, asked_of
 from bough.model.network import Network
 from bough.parts_of_speech.taggers import Tagger, tagger
 from bough.plan.encoder_pooling import OwnPooling
 from bough.plan.plan import Plan
+from bough.recipe.sources import columns_of, is_frame
 from bough.recipe.tasks import Task
 
 __all__ = ["Form", "Model", "Text"]
@@ -39,6 +41,8 @@ class Form(NamedTuple):
 
 
 def _several(texts: Iterable[Text]) -> Iterable[Text]:
+    if is_frame(texts):  # an Arrow table is none to iterate over
+        return texts
     if not isinstance(texts, Iterable) or isinstance(texts, Mapping | bytes):
         raise UserError(f"{shorten(texts)} is no text; expected one, a pair as a tuple, or several")
     return texts
@@ -136,7 +140,8 @@ class Model(ABC):
         """Answers by task: a dict for one text, a list of them, in order, for several.
 
         Args:
-            texts: A text, a pair as a tuple, or any iterable of these.
+            texts: A text, a pair as a tuple, or any iterable of these; or a frame (pandas, polars,
+                Arrow, `datasets`), whose rows are answered by the tasks whose columns it has.
             tasks: A task's name, or several; else all on one text, or all on pairs.
             abstain: Answers whose label has a smaller probability come without it.
         """
@@ -153,11 +158,26 @@ class Model(ABC):
     ) -> Iterator[dict[str, Answer]]:
         """Like `predict`, for however many texts: answers come in order, while texts are read."""
         chosen = self.chosen(tasks)
-        asked = ((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
+        if is_frame(texts):
+            answered = self._rows(asked_of(columns_of(texts), self.tasks, chosen))
+        else:
+            fits = ((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
+            answered = self.answer(fits)
         return (
             {task: answer.unless_below(abstain) for task, answer in answers.items()}
-            for answers in self.answer(asked)
+            for answers in answered
         )
+
+    def _rows(self, rows: Sequence[Sequence[Asked]]) -> Iterator[dict[str, Answer]]:
+        """Answers to rows of which each may have several texts."""
+        each = self.answer(
+            (text, self.asked(text, names, number))
+            for number, row in enumerate(rows)
+            for text, names in row
+        )
+        for row in rows:
+            found = {task: answer for _ in row for task, answer in next(each).items()}
+            yield {task: found[task] for task in self.tasks if task in found}
 
     def answer(
         self, asked: Iterable[tuple[Text, tuple[str, ...]] | None]
@@ -282,6 +302,8 @@ class Model(ABC):
                 f"task {name!r} reads a vector per word and none of a whole text; leave `task` out "
                 "for the trunk's own"
             )
+        if is_frame(texts):
+            raise UserError("a frame has several columns; give one: frame['text'].tolist()")
         if isinstance(texts, str | tuple):
             one: NDArray[np.float32] = self.encode([texts], task, normalise)[0]
             return one

@@ -50,6 +50,13 @@ class Limit(BaseModel):
 
 Record = dict[str, Any] | tuple[Any, ...]
 
+_FRAMES: dict[str, tuple[str, dict[str, Any]]] = {  # library -> the method that gives columns
+    "pandas": ("to_dict", {"orient": "list"}),
+    "polars": ("to_dict", {"as_series": False}),
+    "datasets": ("to_dict", {}),
+    "pyarrow": ("to_pydict", {}),
+}
+
 
 def _plain(value: object) -> object:
     """A cell as plain data, so that a recipe that holds it can be written down."""
@@ -78,7 +85,8 @@ def _source(value: object) -> object:
     """Lay in-memory data out as rows: a list of dicts or tuples, columns, or a frame."""
     if isinstance(value, PathLike):
         return fspath(value)
-    value = _columns_of(value)
+    if is_frame(value):
+        value = columns_of(value)
     if isinstance(value, Mapping) and "hub" not in value:
         return _from_columns(value)
     if isinstance(value, list | tuple):
@@ -86,18 +94,21 @@ def _source(value: object) -> object:
     return value
 
 
-def _columns_of(value: Any) -> Any:
-    """A frame of pandas or polars, an Arrow table or a set of `datasets` as columns; none of these
-    libraries need be there."""
-    library = type(value).__module__.partition(".")[0]
-    if library == "pyarrow" and hasattr(value, "to_pydict"):
-        return value.to_pydict()
-    if library not in ("pandas", "polars", "datasets") or not hasattr(value, "to_dict"):
-        return value
-    options: dict[str, dict[str, Any]] = {
-        "pandas": {"orient": "list"}, "polars": {"as_series": False}, "datasets": {}
-    }  # fmt: skip
-    columns = value.to_dict(**options[library])
+def is_frame(value: object) -> bool:
+    """Whether it is a frame of pandas or polars, an Arrow table or a set of `datasets`."""
+    named = hasattr(value, "columns") or hasattr(value, "column_names")
+    return named and _library(value) in _FRAMES
+
+
+def _library(value: object) -> str:
+    """Whose class it is; the library itself need not be there."""
+    return type(value).__module__.partition(".")[0]
+
+
+def columns_of(value: Any) -> dict[str, list[Any]]:
+    """A frame's columns."""
+    way, options = _FRAMES[_library(value)]
+    columns: dict[str, list[Any]] = getattr(value, way)(**options)
     for name, feature in getattr(value, "features", {}).items():
         if classes := getattr(feature, "names", None):  # numbers that stand for names
             columns[name] = [

@@ -1,0 +1,66 @@
+"""A frame is answered row by row, by the tasks whose columns it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from bough.errors import UserError
+from bough.inference.torch_model import MultiTaskModel
+from tests.inference.texts import LONG, SHORT, close
+
+ROWS = [LONG, SHORT, "A third one, of middling length."]
+
+
+def columns(model: MultiTaskModel, *tasks: str) -> dict[str, list[str]]:
+    """A frame's columns: all that these tasks read, each with texts of its own."""
+    names = [column for task in tasks for column in model.tasks[task].columns]
+    return {name: ROWS[i % 2 :] + ROWS[: i % 2] for i, name in enumerate(dict.fromkeys(names))}
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_every_row_is_answered(model: MultiTaskModel, frame: Callable[[Any], Any]) -> None:
+    texts = columns(model, "sentiment")
+    found = model.predict(frame(texts))
+    assert all(map(close, found, model.predict(next(iter(texts.values())))))
+    assert len(found) == 3
+
+
+def test_all_tasks_whose_columns_are_there(model: MultiTaskModel) -> None:
+    texts = columns(model, *model.tasks)
+    found = model.predict(pd.DataFrame({"id": [7, 8, 9], **texts}))
+    assert len(found) == 3
+    for number, answers in enumerate(found):
+        assert list(answers) == list(model.tasks)
+        for task, answer in answers.items():
+            parts = tuple(texts[column][number] for column in model.tasks[task].columns)
+            text = parts[0] if len(parts) == 1 else (parts[0], parts[1])
+            assert close({task: answer}, model.predict(text, task))
+
+
+def test_only_the_tasks_that_are_asked(model: MultiTaskModel) -> None:
+    frame = pd.DataFrame(columns(model, *model.tasks))
+    assert [list(answers) for answers in model.predict(frame, "twin")] == [["twin"]] * 3
+
+
+def test_what_does_not_fit(model: MultiTaskModel) -> None:
+    with pytest.raises(UserError, match=r"text columns of no task, but x; expected sentiment: "):
+        model.predict(pd.DataFrame({"x": ROWS}))
+    one = pd.DataFrame(columns(model, "sentiment"))
+    with pytest.raises(UserError, match=r"the frame has no column .*, which task 'twin' reads"):
+        model.predict(one, "twin")
+    with pytest.raises(UserError, match=r"row 2 of the frame, column .*: nan is no text"):
+        model.predict(pd.DataFrame({one.columns[0]: ["x", float("nan")]}))
+    with pytest.raises(UserError, match="give one: frame"):
+        model.encode(one)
+
+
+def test_a_column_is_texts(model: MultiTaskModel) -> None:
+    texts = columns(model, "sentiment")
+    series = pd.DataFrame(texts).iloc[:, 0]
+    assert all(map(close, model.predict(series), model.predict(series.tolist())))
