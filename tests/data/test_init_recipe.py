@@ -215,6 +215,35 @@ def test_other_readings_are_hinted_at() -> None:
     said = "\n".join(init([Path("mail.csv")]).lines())
     assert "column 'title' is text, too" in said
     assert "column 'tone' could be learned, too: --label label --label tone" in said
+    recipe = Path("recipe.yaml").read_text(encoding="utf-8")
+    assert "    # or: column 'title' is text, too; to judge it as a pair: --text" in recipe
+
+
+def test_columns_that_are_named_are_of_the_tables_that_have_them() -> None:
+    write("mail.csv", {"text": texts(40), "label": words(40, "x", "y")})
+    write(
+        "facts.csv", {"told": texts(40), "true story": texts(40, 3), "Verdict": words(40, "p", "q")}
+    )
+    files = [Path("mail.csv"), Path("facts.csv")]
+    with pytest.raises(
+        UserError, match=r"both text; choose .* --text told, or both .* --text 'true story'$"
+    ):
+        init(files)
+    with pytest.raises(UserError, match=r"none of mail\.csv, facts\.csv has a column 'tol'; they"):
+        init(files, text=["tol"])
+    init(files, text=["told", "true story"], labels=["Verdict"])
+    tasks = Recipe.read("recipe.yaml").tasks
+    assert {name: task.columns for name, task in tasks.items()} == {
+        "mail": ("text",),
+        "facts": ("told", "true story"),
+    }
+    assert tasks["mail"].label == "label"
+
+
+def test_passage_and_claim_are_a_pair() -> None:
+    columns = {"Passage": texts(40), "Claim": texts(40, 3), "Verdict": words(40, "p", "q")}
+    init([write("claims.csv", columns)])
+    assert Recipe.read("recipe.yaml").tasks["claims"].columns == ("Passage", "Claim")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bough.data.checked_rows import Rows
 from bough.data.split import split_off
 from tests.data.reading import texts
@@ -32,6 +34,15 @@ def test_equal_texts_stay_on_one_side() -> None:
     train_rows, dev = split_off(as_rows(parts, [i % 2 for i in range(200)]), by_class)
     assert dev
     assert not {parts[n] for n in train_rows} & {parts[n] for n in dev}
+
+
+def test_a_pair_turned_round_stays_on_its_side() -> None:
+    parts = [(one, two) for one, two in zip(texts(60), texts(60, 3), strict=True)]
+    parts += [(two, one) for one, two in parts]
+    rows = replace(as_rows([""] * 120, [i % 2 for i in range(120)]), texts=parts)
+    train_rows, dev = split_off(rows, by_class)
+    assert dev
+    assert not {frozenset(parts[n]) for n in train_rows} & {frozenset(parts[n]) for n in dev}
 
 
 def test_tasks_on_one_file_set_the_same_texts_aside_whatever_is_missing() -> None:

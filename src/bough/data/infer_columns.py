@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +36,8 @@ TEXTS = (
 PAIRS = (
     ("premise", "hypothesis"), ("question", "passage"), ("question", "sentence"),
     ("question", "answer"), ("query", "document"), ("query", "passage"), ("text", "hypothesis"),
-    ("anchor", "positive"), ("left", "right"),
+    ("anchor", "positive"), ("left", "right"), ("passage", "claim"), ("claim", "evidence"),
+    ("context", "question"), ("context", "response"), ("premise", "claim"),
 )  # fmt: skip
 SCORES = ("score", "similarity", "rating", "value")  # names of numbers rather than of classes
 SCALES = ((0, 1), (-1, 1), (0, 5), (1, 5), (0, 10), (1, 10), (0, 100))
@@ -195,22 +197,23 @@ def columns(
                 f"{source}: no column looks like text (it has {listed(there)}); "
                 "name it with --text COLUMN, or two with --text A --text B"
             )
-        chosen, why_text = _texts(texts)
-        pair = f"is text, too; to judge it as a pair: --text {chosen[0]} --text"
-        hints += [f"column {c.name!r} {pair} {c.name}" for c in texts if c.name not in chosen]
+        chosen, why_text = _texts(texts, source)
+        pair = f"is text, too; to judge it as a pair: --text {shlex.quote(chosen[0])} --text"
+        others = [c.name for c in texts if c.name not in chosen]
+        hints += [f"column {name!r} {pair} {shlex.quote(name)}" for name in others]
     if label:
         return Guess(chosen, label, why_text, "as you said", tuple(hints))
     candidates = [c for c in every.values() if c.is_label and c.name not in chosen and not c.is_id]
     if not candidates:
         raise UserError(f"{source}: {_without_label(list(every.values()), chosen)}")
-    first, *others = sorted(candidates, key=lambda c: (_label_rank(c), len(c.classes)))
-    if others and not first.known:
+    first, *rest = sorted(candidates, key=lambda c: (_label_rank(c), len(c.classes)))
+    if rest and not first.known:
         raise UserError(
             f"{source}: the label may be any of {listed([c.name for c in candidates])}; choose "
-            f"with --label {first.name}, or make a task of each with several --label"
+            f"with --label {shlex.quote(first.name)}, or make a task of each with several --label"
         )
-    more = f"could be learned, too: --label {first.name} --label"
-    hints += [f"column {c.name!r} {more} {c.name}" for c in others]
+    more = f"could be learned, too: --label {shlex.quote(first.name)} --label"
+    hints += [f"column {c.name!r} {more} {shlex.quote(c.name)}" for c in rest]
     why_label = "by its name" if first.known else "the only column with few values"
     return Guess(chosen, first.name, why_text, why_label, tuple(hints))
 
@@ -235,13 +238,20 @@ def _same_classes(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return len(set(both)) == len({a for a, _ in both}) == len({b for _, b in both})
 
 
-def _texts(candidates: Sequence[Column]) -> tuple[tuple[str, ...], str]:
+def _texts(candidates: Sequence[Column], source: str) -> tuple[tuple[str, ...], str]:
     by_name = {column.name: column for column in candidates}
     chosen: tuple[str, ...]
     if pair := next(_pairs(list(by_name)), None):
         chosen = pair
         words = sum(by_name[name].words for name in pair) / 2
         why = f"two texts whose names belong together, {words:.0f} words on average"
+    elif len(by_name) == 2 and not any(_base(name) in TEXTS for name in by_name):
+        one, two = by_name
+        raise UserError(
+            f"{source}: {one!r} and {two!r} are both text; choose the one to judge with --text "
+            f"{shlex.quote(one)}, or both as a pair with --text {shlex.quote(one)} --text "
+            f"{shlex.quote(two)}"
+        )
     else:
         # A known name first, then the longest texts.
         best = min(candidates, key=lambda c: (_place(_base(c.name), TEXTS), -c.words))

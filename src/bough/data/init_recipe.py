@@ -20,7 +20,7 @@ from bough.data.prepared.part import Use
 from bough.data.prepared.streams import open_table
 from bough.data.split import joined, split_off
 from bough.data.tables import Wanted
-from bough.errors import UserError, listed
+from bough.errors import UserError, listed, nearest
 from bough.files import write_atomically
 from bough.recipe import yaml
 from bough.recipe.recipe import RESERVED, Recipe
@@ -86,9 +86,14 @@ def init(
     if len(text) > 2:
         raise UserError(f"--text was given {len(text)} times; a task judges one text or a pair")
     drafted: list[Drafted] = []
-    for name, splits in _grouped(files).items():
+    grouped = _grouped(files)
+    alone = len(grouped) == 1
+    if not alone:
+        _check_named((*text, *labels), [next(iter(splits.values())) for splits in grouped.values()])
+    for name, splits in grouped.items():
+        taken = [task.name for task in drafted]
         try:
-            drafted += _draft(name, splits, out, text, labels, [task.name for task in drafted])
+            drafted += _draft(name, splits, out, text, labels, taken, alone)
         except UserError as error:
             plain = [str(file) for file in splits.values() if file.suffix.lower() == ".txt"]
             if not plain:
@@ -128,6 +133,17 @@ def _may_write(out: Path) -> None:
         )
     if not out.parent.is_dir():
         raise UserError(f"{out}: there is no folder {out.parent}; make it first")
+
+
+def _check_named(names: Sequence[str], files: Sequence[Path]) -> None:
+    """Each column that was named is in one of the tables."""
+    there = list(dict.fromkeys(name for file in files for name in _names(file))) if names else []
+    for name in names:
+        if name not in there:
+            raise UserError(
+                f"none of {listed(list(map(str, files)))} has a column {name!r}; they have "
+                f"{listed(there)}{nearest(name, there)}"
+            )
 
 
 # --- which file is what --------------------------------------------------------------------------
@@ -183,11 +199,14 @@ def _unique(name: str, taken: Sequence[str]) -> str:
 # --- one task ------------------------------------------------------------------------------------
 
 
+def _names(file: Path) -> tuple[str, ...]:
+    names = open_table(str(file), Wanted((), "", False), Path.cwd(), str(file)).names
+    return tuple(name for name in dict.fromkeys(names) if name)
+
+
 def _columns(file: Path) -> dict[str, list[Any]]:
     """Every named column of a file."""
-    names = open_table(str(file), Wanted((), "", False), Path.cwd(), str(file)).names
-    named = tuple(name for name in dict.fromkeys(names) if name)
-    return open_table(str(file), Wanted(named, "", True), Path.cwd(), str(file)).columns
+    return open_table(str(file), Wanted(_names(file), "", True), Path.cwd(), str(file)).columns
 
 
 @dataclass(frozen=True)
@@ -207,10 +226,13 @@ def _draft(
     text: Sequence[str],
     labels: Sequence[str],
     taken: Sequence[str],
+    alone: bool,
 ) -> list[Drafted]:
     """The tasks of one table: of each label column that is named, or called like one."""
     columns = {split: _columns(file) for split, file in splits.items()}
     source, table = str(next(iter(splits.values()))), next(iter(columns.values()))
+    if not alone:  # what was named is of the tables that have it
+        text, labels = ([n for n in names if n in table] for names in (text, labels))
     chosen = labels or infer_columns.known_labels(table, text)
     guessed: list[Guessed] = []
     for label in chosen if len(chosen) > 1 or labels else (None,):

@@ -28,9 +28,9 @@ def split_off(
 ) -> tuple[list[int], list[int]]:
     """Numbers of the rows to learn from and to judge by, both in the file's order.
 
-    Each stratum of labels gives its share; equal texts stay together. Where several tasks are on
-    one file (`shared` is its rows), each text decides for itself, so that none learns from a text
-    that another is judged by, whichever labels are missing.
+    Each stratum of labels gives its share; equal texts, and pairs turned round, stay together.
+    Where several tasks are on one file (`shared` is its rows), each text decides for itself, so
+    that none learns from a text that another is judged by, whichever labels are missing.
     """
     if len(rows) < NEEDED:
         raise UserError(
@@ -40,7 +40,7 @@ def split_off(
     assert rows.labels is not None
     together: dict[tuple[str, ...], list[int]] = {}
     for number, texts in enumerate(rows.texts):
-        together.setdefault(texts, []).append(number)
+        together.setdefault(tuple(sorted(texts)), []).append(number)  # a pair may be turned round
     groups: dict[Hashable, list[tuple[str, ...]]] = {}
     for texts, numbers in together.items():
         groups.setdefault(stratum(rows.labels[numbers[0]]), []).append(texts)
