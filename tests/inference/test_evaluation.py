@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +51,20 @@ def test_every_source_and_runtime_says_the_same(
             assert np.array_equal(here.confusion[name], there.confusion[name])
             ours, theirs = (e.scores["tasks"][name]["ece"] for e in (here, there))
             assert ours == pytest.approx(theirs, abs=1e-4)
+
+
+def test_scores_that_training_had_otherwise_are_said(run: Run, tmp_path: Path) -> None:
+    said: list[str] = []
+    copy = Run(shutil.copytree(run.folder, tmp_path / "run"))
+    evaluate(copy, say=said.append)
+    assert not any("training judged" in sentence for sentence in said)
+    scores = copy.scores
+    scores["dev"]["tasks"]["sentiment"]["accuracy"] += 0.01
+    (copy.folder / "scores.json").write_text(json.dumps(scores))
+    evaluate(copy, say=said.append)
+    (sentence,) = [sentence for sentence in said if "training judged" in sentence]
+    assert "with sentiment " in sentence
+    assert "similarity" not in sentence
 
 
 def test_only_tasks_whose_labels_are_there(model: MultiTaskModel) -> None:

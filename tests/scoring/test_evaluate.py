@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from bough.data.packing import by_tokens, collate
 from bough.model.losses import loss
 from bough.model.network import Network
 from bough.scoring import evaluate
-from bough.scoring.evaluate import calibrate, predict, score
+from bough.scoring.evaluate import calibrate, learned_nothing, predict, score
 from bough.scoring.metrics import Predictions
 from tests import tiny
 
@@ -103,6 +104,23 @@ def test_rows_and_intervals_are_told(judged: tuple[Network, dict[str, Examples]]
         assert own["metric"] == network.tasks[name].metric_name
         low, high = own["interval"]
         assert low <= own[own["metric"]] <= high
+
+
+def test_what_the_commonest_class_would_have_is_told(
+    judged: tuple[Network, dict[str, Examples]],
+) -> None:
+    network, examples = judged
+    told = score(network.tasks, examples, predict(network, examples), intervals=True)
+    classes = [name for name, task in network.tasks.items() if task.kind == "classify"]
+    for name in classes:
+        truth = examples[name].truth
+        assert truth is not None
+        most = Counter(truth.tolist()).most_common(1)[0][1]
+        assert told["tasks"][name]["commonest"] == most / 37
+    one = {"metric": "accuracy", "accuracy": 0.52, "interval": (0.46, 0.58), "commonest": 0.527}
+    tasks = {"bad": one, "good": one | {"commonest": 0.4}, "other": one | {"metric": "f1"}}
+    (sentence,) = learned_nothing({"tasks": tasks})
+    assert sentence.startswith("task 'bad': accuracy .520 is not shown to be above .527, which")
 
 
 def test_tasks_without_a_temperature_are_given_one(

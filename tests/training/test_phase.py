@@ -98,6 +98,31 @@ def test_by_the_clock_the_length_is_a_forecast() -> None:
     assert one.evaluation_due
 
 
+def due(one: Phase) -> list[int]:
+    """The steps at which it would be judged, its clock at a tenth of a second a step."""
+    found = []
+    while not one.over:
+        if one._epoch_ends:
+            one.progress.epoch, one.progress.step = one.progress.epoch + 1, 0
+        one.progress.count(10, 0.1)
+        if one.evaluation_due:
+            found.append(one.progress.done)
+    return found
+
+
+def test_a_run_shorter_than_two_epochs_is_judged_four_times() -> None:
+    assert due(phase(epochs=None, steps=330, steps_per_epoch=360)) == [83, 165, 248, 330]
+    assert due(phase(epochs=None, steps=99, steps_per_epoch=360)) == [99], "too few for that"
+    assert due(phase(epochs=None, steps=600, steps_per_epoch=300)) == [300, 600]
+    given = phase(epochs=None, steps=330, steps_per_epoch=360, evaluate_every=100)
+    assert due(given) == [100, 200, 300, 330]
+
+
+def test_a_run_by_the_clock_is_judged_four_times_too() -> None:
+    found = due(phase(epochs=None, minutes=0.5, steps_per_epoch=360))
+    assert found == pytest.approx([75, 150, 225, 300], abs=1)
+
+
 @pytest.mark.parametrize("every", [1, 2])
 def test_cosines_when_they_are_due(every: int) -> None:
     one = phase(cosines_every=every)

@@ -21,6 +21,7 @@ from bough.data.prepared.streams import open_table
 from bough.data.tables import wanted_of
 from bough.data.tokens import text_of
 from bough.errors import UserError
+from bough.formatting import number
 from bough.inference.input_files import Choice, fitting, readers
 from bough.inference.load import load
 from bough.inference.model import WINDOW, Form, Model
@@ -33,7 +34,7 @@ from bough.runs.run_dir import Run
 from bough.runs.unchanged import changed_rows
 from bough.scoring import entities
 from bough.scoring.classes import Counts, confusion, most_confused, per_class, per_label
-from bough.scoring.evaluate import predict, read_out, score
+from bough.scoring.evaluate import learned_nothing, predict, read_out, score
 from bough.scoring.metrics import Predictions
 
 Say = Callable[[str], None]
@@ -153,7 +154,8 @@ def _of_run(
     if not choice.tasks:  # those that have such rows, if not named
         asked = {n: t for n, t in asked.items() if getattr(t, split) is not None} or asked
     data = Data.gather(recipe, [split], only=asked)
-    for name, _, where in changed_rows(run, data):
+    changed = list(changed_rows(run, data))
+    for name, _, where in changed:
         say(
             f"the {split} rows of task {name!r} ({where}) are not those that the run was judged "
             "on: its scores are of other rows than these"
@@ -165,7 +167,27 @@ def _of_run(
     }
     if not labelled:
         raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
-    return _weighed(run, model, labelled, say) if weigh else _judged(model, labelled, say)
+    if weigh:
+        return _weighed(run, model, labelled, say)
+    found = _judged(model, labelled, say)
+    if not changed:
+        _say_otherwise(run.scores.get(split) or {}, found.scores, say)
+    return found
+
+
+def _say_otherwise(then: Mapping[str, Any], now: Mapping[str, Any], say: Say) -> None:
+    """Where the run's own scores of these rows are others, say why."""
+    apart = [
+        f"{name} {number(scores[metric])}, here {number(now['tasks'][name][metric])}"
+        for name, scores in then.get("tasks", {}).items()
+        if name in now["tasks"] and (metric := scores["metric"])
+        and number(scores[metric]) != number(now["tasks"][name][metric])
+    ]  # fmt: skip
+    if apart:
+        say(
+            f"training judged these rows with {', '.join(apart)}: answers are rounded otherwise "
+            "than in training, so that rows on the edge may change sides"
+        )
 
 
 def _weighed(run: Run, model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
@@ -217,7 +239,10 @@ def _judged(model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
             say(part.report())
         if part.gaps:
             say(f"task {name!r}: {part.gaps:,} rows of {part.source} have no label")
-    return evaluated(model, rows)
+    found = evaluated(model, rows)
+    for sentence in learned_nothing(found.scores):
+        say(sentence)
+    return found
 
 
 def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:

@@ -43,7 +43,9 @@ class Pretraining(BaseModel):
         0.1, ge=0, le=1, description="Share of all steps in which the rate rises."
     )
     evaluate_every: Moment = Field(
-        "epoch", description="When the texts held out are judged: every epoch, or so many steps."
+        "epoch",
+        description="When the texts held out are judged: every epoch (every quarter of what has "
+        "not two), or so many steps.",
     )
 
     def over(self, training: Training) -> Training:

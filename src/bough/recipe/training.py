@@ -185,5 +185,7 @@ class Training(BaseModel):
         0, ge=0, description="Steps between two logs of the gradients' cosines; 0 for never."
     )
     evaluate_every: Moment = Field(
-        "epoch", description="When the dev rows are judged: every epoch, or every so many steps."
+        "epoch",
+        description="When the dev rows are judged: every epoch (every quarter of a run that has "
+        "not two), or every so many steps.",
     )

@@ -16,6 +16,7 @@ from bough.data.loader import row_groups
 from bough.data.packing import by_tokens, collate
 from bough.data.tokens import Ints
 from bough.distributed import ALONE, Processes
+from bough.formatting import number
 from bough.model.losses import answers, loss, tempered
 from bough.model.network import Network
 from bough.recipe.tasks import Task
@@ -155,7 +156,7 @@ def score(
     """The scores of one split: per task, and both aggregates.
 
     With `intervals` also how far the probabilities can be trusted: while a run goes on they are
-    not calibrated yet.
+    not calibrated yet; and the share of the rows that have the commonest class.
     """
     per_task: dict[str, dict[str, Any]] = {}
     for name, source in examples.items():
@@ -164,7 +165,19 @@ def score(
             continue
         shares = predicted.probabilities
         per_task[name] = judged(tasks[name], predicted.values, truth, intervals, shares)
+        if intervals and tasks[name].kind in ("classify", "ordinal"):
+            per_task[name]["commonest"] = float(np.bincount(truth).max() / len(truth))
         if intervals and shares is not None:
             per_task[name]["ece"] = _calibration_error(tasks[name], predicted, source)
         per_task[name]["loss"] = predicted.loss
     return {"tasks": per_task, **aggregates(tasks, per_task)}
+
+
+def learned_nothing(scores: Mapping[str, Any]) -> list[str]:
+    """A sentence on each task that is not shown to know more than which class is the commonest."""
+    return [
+        f"task {name!r}: accuracy {number(found['accuracy'])} is not shown to be above "
+        f"{number(found['commonest'])}, which always answering the commonest class would have"
+        for name, found in scores["tasks"].items()
+        if found["metric"] == "accuracy" and found["interval"][0] <= found["commonest"]
+    ]

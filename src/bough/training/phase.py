@@ -27,6 +27,7 @@ from bough.training.step import Batches, Stepper, StepResult
 
 # Of a run whose length is left to the rows: enough steps, but no end of passes over a few rows.
 ENOUGH_STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 3, 10
+PARTS, FEWEST = 4, 25  # of what has not two epochs: how often it is judged, after how many steps
 
 
 @dataclass
@@ -217,7 +218,21 @@ class Phase:
         every = self.training.evaluate_every
         if self.progress.done >= self.steps:
             return True
-        return self._epoch_ends if every == "epoch" else self.progress.done % int(every) == 0
+        if every == "epoch":
+            return self._epoch_ends or self._part_ends
+        return self.progress.done % int(every) == 0
+
+    @property
+    def _part_ends(self) -> bool:
+        """Whether a quarter ends here of what is shorter than two epochs: there is to be a choice
+        between models all the same. A few steps are too few for that."""
+        minutes, done = self.training.minutes, self.progress.done
+        if self.steps >= 2 * self._epoch_steps or self.steps < PARTS * FEWEST:
+            return False
+        whole, now, last = float(self.steps), float(done), 1.0
+        if minutes is not None:
+            whole, now, last = 60 * minutes, self.progress.seconds, self.progress.step_seconds[-1]
+        return int(PARTS * now / whole) > int(PARTS * (now - last) / whole)
 
     @property
     def logging_due(self) -> bool:

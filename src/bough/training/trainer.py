@@ -31,7 +31,7 @@ from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
 from bough.runs.console import Display, preparing
 from bough.runs.run_dir import Writer
-from bough.scoring.evaluate import calibrate, predict, score
+from bough.scoring.evaluate import calibrate, learned_nothing, predict, score
 from bough.scoring.metrics import Predictions, aggregates, selected
 from bough.training.head_fit import few_rows, fit_heads
 from bough.training.loop import Loop
@@ -296,6 +296,9 @@ class Trainer:
             labelled = {n: source for n, source in examples.items() if source.targets is not None}
             if labelled:
                 scores[split] = self._scores(labelled, predicted, intervals=True)
+                if split == "dev":
+                    for sentence in learned_nothing(scores[split]):
+                        self._say_once(sentence)
             for name, answers in predicted.items():
                 rows = self.data.rows[name][split]
                 table = predictions.table(self.tasks[name], rows, answers)
