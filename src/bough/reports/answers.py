@@ -176,8 +176,8 @@ def _calibration(
     return plots.lines(series, Axis(across, _tick), Axis(up, _tick), title, square=True)
 
 
-def _tick(value: float) -> str:
-    return number(value, 1) if value < 1 else "1"
+def _tick(value: float, digits: int) -> str:
+    return number(value, digits) if value < 1 else "1"
 
 
 def _confidence(runs: Sequence[Answers]) -> tuple[Floats, Floats]:
