@@ -27,7 +27,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
         for key, value in attrs:
             if key in ("src", "href", "xlink:href", "data", "action", "poster", "srcset"):

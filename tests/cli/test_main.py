@@ -37,6 +37,22 @@ def test_help_offers_what_the_verb_takes(verb: str, capsys: pytest.CaptureFixtur
     assert "[FILE...]" in shown
 
 
+def test_export_offers_no_folder_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    """Torch cannot read an ONNX folder's weights."""
+    assert bough("export", "--help") == 0
+    shown = capsys.readouterr().out
+    assert "A run directory, a model folder or a hub id." in shown
+    assert "ONNX folder" not in shown
+
+
+@pytest.mark.parametrize("verb", ["init", "eval", "predict"])
+def test_files_of_words_with_their_tags_are_offered(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bough(verb, "--help") == 0
+    assert ".conll" in capsys.readouterr().out
+
+
 def test_a_signal_while_it_ends_is_no_fault() -> None:
     """SIGTERM after the last line, while Python puts things away: no traceback."""
     code = (

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bough.comparison.compare import Comparison, compare
+from bough.comparison.compare import Comparison
 from bough.reports.answers import task_answers
 from bough.reports.page import page
-from tests import simulated
 from tests.html_page import Page
 
 
@@ -53,15 +53,32 @@ def test_numbers_are_a_map_of_predicted_against_true(comparison: Comparison) -> 
         assert f"{variant.label}, sts: predicted (up) against true (right)" in variant.map
 
 
-def test_many_classes_are_a_map(tmp_path: Path) -> None:
-    source = simulated.data(tmp_path / "data", 60)
-    for file in source.glob("sst-*.tsv"):
-        head, *lines = file.read_text().splitlines()
-        lines = [f"{line[:-1]}class{n % 20}" for n, line in enumerate(lines)]
-        file.write_text("\n".join([head, *lines]) + "\n")
-    run = simulated.run(tmp_path / "run", simulated.recipe(source, "full", 0))
-    comparison = compare([run])
-    (variant,) = task_answers(comparison, "sst", {}).variants
-    assert variant.map is not None
-    assert "sst: confusion matrix" in variant.map
-    Page(page(comparison))
+def test_of_many_classes_the_commonest_mistakes(many_classes: Comparison) -> None:
+    """A matrix of them cannot be read; each mistake that is shown leads to examples."""
+    made = task_answers(many_classes, "sst", {})
+    (variant,) = made.variants
+    (run,) = many_classes.answers[variant.label, "sst"]
+    pairs = Counter(
+        (run.word(t), run.word(s)) for t, s in zip(run.truth, run.said, strict=True) if t != s
+    )
+    assert variant.map is None
+    assert not variant.shares
+    assert variant.mistakes
+    assert len(variant.mistakes) == 10
+    rows = [mistake.rows for mistake in variant.mistakes]
+    assert rows == [many for _, many in pairs.most_common(10)]
+    kept = {example.confusion for example in made.worst}
+    for mistake in variant.mistakes:
+        pair = (mistake.truth, mistake.answer)
+        assert mistake.rows == pairs[pair]
+        assert mistake.share == pytest.approx(pairs[pair] / 60)  # 2,400 rows of 40 classes
+        assert pair in kept
+    Page(page(many_classes))
+
+
+def test_that_no_row_was_answered_wrongly_is_said(many_classes: Comparison) -> None:
+    (label,) = [v.label for v in many_classes.variants]
+    (run,) = many_classes.answers[label, "sst"]
+    right = replace(many_classes, answers={(label, "sst"): (replace(run, said=run.truth),)})
+    (variant,) = task_answers(right, "sst", {}).variants
+    assert variant.mistakes == []

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bough.comparison.compare import Comparison
+from bough.reports.page import page
 from tests.browser import Browser, executable
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="no Chromium on this machine")
@@ -83,6 +85,33 @@ def test_a_wrong_cell_leads_to_its_examples(browser: Browser) -> None:
     assert {tuple(row) for row in browser.run(rows)} == {(true, answer)}
     browser.click(cell)
     assert len(browser.run(rows)) == 10
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_mistake_among_many_classes_leads_to_its_examples(
+    tab: Browser, many_classes: Comparison, tmp_path: Path, width: int
+) -> None:
+    """By mouse and by keyboard; long names leave the page as wide as it is."""
+    file = tmp_path / "report.html"
+    file.write_text(page(many_classes), encoding="utf-8")
+    tab.view(width, 900)
+    tab.go(file.as_uri())
+    tab.run("document.documentElement.style.scrollBehavior = 'auto'")
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    table = "document.querySelector('.mistakes')"
+    assert tab.run(f"{table}.scrollWidth <= {table}.parentElement.clientWidth")
+    examples = (
+        "[...document.querySelectorAll('#worst-sst tbody tr')].filter(r => !r.hidden)"
+        ".map(r => [r.dataset.true, r.dataset.answer])"
+    )
+    first = ".mistakes tbody tr:first-child"
+    pair = tab.run(f"(({{dataset: d}}) => [d.true, d.answer])(document.querySelector('{first}'))")
+    tab.click(first)
+    assert tab.run(examples)
+    assert all(found == pair for found in tab.run(examples))
+    tab.run(f"document.querySelector('{first}').focus()")
+    tab.press("Enter", 13)
+    assert len(tab.run(examples)) == 10
 
 
 @pytest.mark.parametrize(

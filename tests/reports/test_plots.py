@@ -21,6 +21,23 @@ def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None
     assert plots.ticks(low, high) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(20, 30, [20, 22, 24, 26, 28, 30]), (1, 3, [1, 2, 3]), (0, 125, [0, 25, 50, 75, 100, 125])],
+)
+def test_ticks_of_whole_numbers_are_whole(low: int, high: int, expected: list[int]) -> None:
+    assert plots.ticks(low, high, whole=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 1), (0.8201, 0.8249), (0.82, 0.820001), (-0.001, 0.0007), (1, 1e6)]
+)
+def test_ticks_are_written_as_what_they_are(low: float, high: float) -> None:
+    marks = Axis("", lambda value, digits: f"{value:.{digits}f}").marks(low, high)
+    assert [float(words) for _, words in marks] == pytest.approx([value for value, _ in marks])
+    assert len({words for _, words in marks}) == len(marks) >= 4
+
+
 def drawn(name: str) -> Markup:
     evil = '<b>"&'
     point = Point(1, 0.5, evil, 0.4, 0.6)
@@ -32,9 +49,11 @@ def drawn(name: str) -> Markup:
         case "lines":
             return plots.lines(series, axis, axis, evil)
         case "forest":
-            return plots.forest([Interval(0, evil, 0.1, -0.2, 0.3, True, evil)], str, evil)
+            return plots.forest(
+                [Interval(0, evil, 0.1, -0.2, 0.3, True, evil)], "{:g}".format, evil
+            )
         case "bars":
-            return plots.bars([(evil, [Piece("own", 3, evil)]), ("b", [])], str, evil)
+            return plots.bars([(evil, [Piece("own", 3, evil)]), ("b", [])], "{:g}".format, evil)
     return plots.heat(np.eye(3), ["a", evil, "c"], [evil, "y", "z"], evil, evil, reach=1)
 
 
@@ -48,7 +67,7 @@ def test_every_plot_is_svg_and_takes_no_text_for_markup(name: str) -> None:
 
 
 def test_one_value_alone_can_be_drawn() -> None:
-    axis = Axis("", str)
+    axis = Axis("", "{:g}".format)
     for value in (0.0, 0.5):
         picture = plots.lines([Series(0, "a", [Point(value, value, "tip")])], axis, axis, "t")
         assert "nan" not in picture

@@ -226,6 +226,7 @@ def test_the_api_page(browser: Browser, url: str) -> None:
     assert f"curl {url}/predict" in browser.text("#curl")
     assert "a number from 0 to 5" in browser.text("#tasks")
     assert "POST /predict" in browser.text("#paths")
+    assert "With abstain, a probability from 0 to 1," in browser.text("main")
 
 
 def test_a_text_that_is_cut_is_marked(browser: Browser, made: MultiTaskModel) -> None:
@@ -320,3 +321,26 @@ def test_spans_are_marked_in_the_text(tab: Browser) -> None:
         count = len(answer.spans)
         assert ["names", "1 span" if count == 1 else f"{count} spans"] in cards(tab)
         assert tab.complaints() == []
+
+
+def test_long_names_of_classes_are_not_cut(tab: Browser) -> None:
+    labels = tuple(f"card_payment_fee_charged_{end}" for end in ("twice", "abroad", "by_mistake"))
+    source = tiny.encoder(layers=2)
+    tasks = {"intent": Task(kind="classify", text="text", labels=labels, pooling="mean")}
+    intents = MultiTaskModel(tiny.network("full", tasks, source, stir=0.3), source.tokenizer, 40)
+    names = "[...document.querySelectorAll('.bars dt')]"
+    with beside(intents, Settings()) as url:
+        for width in (1280, 400):
+            tab.events.clear()
+            tab.view(width, 900)
+            tab.go(f"{url}/")
+            tab.until("document.querySelector('#tasks button') !== null")
+            tab.type("#first", TREE)
+            tab.click("#ask")
+            tab.until("document.querySelectorAll('.card').length === 1")
+            assert tab.run(f"{names}.map(n => n.innerText)") == list(labels)
+            assert tab.run(f"{names}.every(n => n.scrollWidth <= n.clientWidth)")
+            assert tab.run("document.documentElement.scrollWidth") <= width
+            bars = "[...document.querySelectorAll('.bars .bar')].map(b => b.clientWidth)"
+            assert min(tab.run(bars)) >= 40
+            assert tab.complaints() == []

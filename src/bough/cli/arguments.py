@@ -19,6 +19,9 @@ ModelPath = Annotated[
         metavar="RUN", help="A run directory, a model folder, an ONNX folder or a hub id."
     ),
 ]
+TrainedPath = Annotated[  # whose weights torch reads
+    Path, typer.Argument(metavar="RUN", help="A run directory, a model folder or a hub id.")
+]
 Threads = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="CPU threads; else as many as others leave free."),

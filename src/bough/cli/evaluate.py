@@ -35,7 +35,8 @@ def evaluate(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE...]", help="Labelled rows: .csv, .tsv, .jsonl, .parquet; else the run's."
+            metavar="[FILE...]",
+            help="Labelled rows: .csv, .tsv, .jsonl, .parquet, .conll; else the run's.",
         ),
     ] = None,
     split: Annotated[

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from bough.cli.arguments import ModelPath, Threads, settle_threads
+from bough.cli.arguments import Threads, TrainedPath, settle_threads
 from bough.errors import UserError
 
 
 def export(
-    run: ModelPath,
+    run: TrainedPath,
     onnx: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write all tasks as one ONNX graph.")
     ] = None,

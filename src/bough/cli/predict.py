@@ -24,7 +24,8 @@ def predict(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="[FILE|-]", help="Texts: .txt, .csv, .tsv, .jsonl, .parquet; - for stdin."
+            metavar="[FILE|-]",
+            help="Texts: .txt, .csv, .tsv, .jsonl, .parquet, .conll; - for stdin.",
         ),
     ] = "-",
     task: TaskNames = None,

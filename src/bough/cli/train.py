@@ -28,7 +28,7 @@ Set = Annotated[
 def init(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Data: .csv, .tsv, .jsonl or .parquet."),
+        typer.Argument(metavar="FILE...", help="Data: .csv, .tsv, .jsonl, .parquet or .conll."),
     ],
     out: Annotated[
         Path, typer.Option("-o", "--out", metavar="RECIPE", help="Where the recipe is written.")

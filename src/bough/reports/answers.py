@@ -18,25 +18,36 @@ from bough.reports.hard_examples import Example, Texts, worst
 from bough.reports.plots import Axis, Point, Series
 from bough.runs.predictions import Answers
 from bough.scoring import entities
-from bough.scoring.classes import per_label
+from bough.scoring.classes import confusion, most_confused, per_label
 from bough.scoring.entities import span_confidence
 from bough.scoring.statistics import Floats
 
 MOST = 12  # variants whose answers are shown one by one
-CELLS = 15  # classes whose confusions fit in a table
+CELLS = 12  # classes whose confusions fit in a table; of more, the commonest mistakes are shown
 BINS = 10
 
 
 @dataclass(frozen=True)
+class Mistake:
+    """One class taken for another."""
+
+    truth: str
+    answer: str
+    rows: float  # the mean over the seeds
+    share: float  # of the true class
+
+
+@dataclass(frozen=True)
 class VariantAnswers:
-    """As a map, or as a table: of confusions, a row per true class and a column per answer; or of
-    the labels of a tag or multilabel task."""
+    """As a map, or as a table: of confusions, a row per true class and a column per answer; of the
+    commonest mistakes; or of the labels of a tag or multilabel task."""
 
     label: str
     seeds: int
     map: Markup | None = None
     classes: tuple[str, ...] = ()
     shares: Sequence[Sequence[float]] = ()  # of the true class
+    mistakes: Sequence[Mistake] | None = None  # the commonest first
     labels: Mapping[str, Mapping[str, float]] | None = None  # of each label, means over the seeds
 
 
@@ -56,14 +67,16 @@ def task_answers(comparison: Comparison, name: str, texts: Texts) -> TaskAnswers
     runs = {v.label: comparison.answers[v.label, name] for v in shown}
     kind = runs[shown[0].label][0].kind
     graded = kind == "regress"
+    answered = [_answered(kind)(v, name, runs[v.label]) for v in shown]
+    told = {(m.truth, m.answer) for one in answered for m in one.mistakes or ()}
     return TaskAnswers(
         name,
         comparison.rows[name],
         kind,
-        [_answered(kind)(v, name, runs[v.label]) for v in shown],
+        answered,
         _calibration(comparison, name, shown, graded),
         [] if graded else [(v.label, _calibration_error(runs[v.label])) for v in shown[:6]],
-        worst(comparison, name, texts),
+        worst(comparison, name, texts, told),
     )
 
 
@@ -92,15 +105,18 @@ def _shown(comparison: Comparison, name: str) -> list[Variant]:
 
 def _classified(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
     classes = runs[0].labels
-    counts = np.zeros((len(classes), len(classes)))
-    for run in runs:
-        np.add.at(counts, (run.truth, run.said), 1)
-    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    if len(classes) <= CELLS:
-        return VariantAnswers(variant.label, len(runs), None, classes, shares.tolist())
-    title = f"{name}: confusion matrix"
-    plot = plots.heat(shares, classes, classes, "answer", title, reach=1.0)
-    return VariantAnswers(variant.label, len(runs), plot)
+    each = [confusion(run.said, run.truth, len(classes)) for run in runs]
+    counts = np.sum(each, axis=0)
+    there = np.maximum(counts.sum(1), 1)
+    if len(classes) > CELLS:
+        rows_of = dict(zip(classes, there.tolist(), strict=True))
+        mistakes = [
+            Mistake(truth, answer, rows / len(runs), rows / rows_of[truth])
+            for truth, answer, rows in most_confused(counts, classes)
+        ]
+        return VariantAnswers(variant.label, len(runs), mistakes=mistakes)
+    shares = counts / there[:, None]
+    return VariantAnswers(variant.label, len(runs), None, classes, shares.tolist())
 
 
 def _labelled(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
@@ -176,8 +192,8 @@ def _calibration(
     return plots.lines(series, Axis(across, _tick), Axis(up, _tick), title, square=True)
 
 
-def _tick(value: float) -> str:
-    return number(value, 1) if value < 1 else "1"
+def _tick(value: float, digits: int) -> str:
+    return number(value, digits) if value < 1 else "1"
 
 
 def _confidence(runs: Sequence[Answers]) -> tuple[Floats, Floats]:

@@ -24,7 +24,7 @@ def curves(comparison: Comparison, logs: Logs) -> list[Figure]:
     """Per task: dev score and training loss over the steps, mean of the seeds."""
     figures = []
     most = 40 if len(comparison.variants) <= 20 else 16
-    across, up = Axis("step", whole), Axis("", lambda value: number(value, 2))
+    across, up = Axis("step", lambda value, _: whole(value), whole=True), Axis("", number)
     for name, metric in comparison.metrics.items():
         keys = {f"{metric} on dev": ("dev", "tasks", name, metric), "training loss": ("loss", name)}
         for words, path in keys.items():
@@ -64,4 +64,6 @@ def _thinned(points: list[tuple[int, float, int]], most: int) -> list[tuple[int,
 
 
 def whole(value: float) -> str:
-    return f"{value:,.0f}" if value < 10_000 else f"{value / 1000:,.0f}k"
+    """1,250 or 12.5k: short where nothing is lost, else a tick would not say where it stands."""
+    short = value >= 10_000 and value % 100 == 0
+    return f"{value / 1000:,.10g}k" if short else f"{value:,.0f}"

@@ -7,7 +7,7 @@ judged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
@@ -27,7 +27,7 @@ from bough.spans.schemes import Span
 
 WORST = 10  # examples shown at first
 PER_KIND = 3  # and kept for each way of being wrong
-MOST = 60  # kept in all
+MOST = 60  # kept in all, but for those that the page leads to
 
 Texts = dict[str, Sequence[tuple[str, ...]]]
 
@@ -44,6 +44,10 @@ class Example:
     wrong: int  # runs that got it wrong; of numbers, those off by more than a tenth of the range
     runs: int
     miss: float  # mean over runs: 1 - probability of the truth, distance from it, or wrong spans
+
+    @property
+    def confusion(self) -> tuple[str, str]:
+        return self.truth, self.answer
 
 
 def read_texts(comparison: Comparison) -> tuple[Texts, list[str]]:
@@ -111,10 +115,16 @@ def _misses(
     return miss, wrong, [(first.word(t), first.word(v)) for t, v in zip(truth, said, strict=True)]
 
 
-def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
+def worst(
+    comparison: Comparison,
+    name: str,
+    texts: Texts,
+    told: Collection[tuple[str, str]] = (),
+) -> list[Example]:
     """Rows by how wrong the runs of all variants are about them in the mean, worst first.
 
-    The first few of all, and the first few of each way of being wrong.
+    The first few of all, and the first few of each way of being wrong: of many ways not of every
+    one, but of those that the page has `told` of, as truth and answer.
     """
     runs = [run for (_, task), own in comparison.answers.items() if task == name for run in own]
     first = runs[0]
@@ -126,7 +136,8 @@ def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
     seen: Counter[tuple[str, str]] = Counter()
     for i in np.argsort(-miss, kind="stable").tolist():
         true, answer = kind = kinds[i]
-        if len(kept) < WORST or (first.labels and true != answer and seen[kind] < PER_KIND):
+        confused = first.labels and true != answer and seen[kind] < PER_KIND
+        if len(kept) < WORST or (confused and (len(kept) < MOST or kind in told)):
             seen[kind] += 1
             kept.append(i)
     return [
@@ -140,7 +151,7 @@ def worst(comparison: Comparison, name: str, texts: Texts) -> list[Example]:
             runs=len(runs),
             miss=float(miss[i]),
         )
-        for i in kept[:MOST]
+        for i in kept
     ]
 
 

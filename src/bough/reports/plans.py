@@ -72,7 +72,7 @@ def weights_by_users(comparison: Comparison) -> Markup | None:
     bars = [(v.label, _pieces(*known, v)) for v in comparison.variants if (known := _plan(v))]
     if not bars:
         return None
-    return plots.bars(bars, lambda value: f"{value / 1e6:g} M", "Parameters by users")
+    return plots.bars(bars, lambda value, _: f"{value / 1e6:g} M", "Parameters by users")
 
 
 def _pieces(plan: Plan, shape: Shape, variant: Variant) -> list[Piece]:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from bough.templates import environment
 WIDE, HIGH = 400, 270
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 42
 LETTER = 6.3  # about as wide as a letter of the plots' type is
+MOST_DIGITS = 9  # of a tick
 HUES = 10
 SHADES = 20  # of each colour of a heat map
 SHAPES = (  # of marks, by their corners
@@ -32,7 +33,7 @@ SHAPES = (  # of marks, by their corners
     ((0, -6), (6, 0), (0, 6), (-6, 0)),
     ((0, -6), (5.5, 4.5), (-5.5, 4.5)),
 )
-Format = Callable[[float], str]
+Format = Callable[[float, int], str]  # a tick's words; the number is the digits that ticks need
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ class Axis:
     name: str
     form: Format
     ticks: Sequence[float] | None = None  # round numbers unless given
+    whole: bool = False  # whose values are whole numbers
+
+    def marks(self, low: float, high: float) -> list[tuple[float, str]]:
+        """Its ticks, and what is written at them."""
+        values = ticks(low, high, whole=self.whole) if self.ticks is None else self.ticks
+        return [(value, self.form(value, digits(values))) for value in values]
 
 
 @dataclass(frozen=True)
@@ -91,15 +98,25 @@ class Piece:
     tip: str
 
 
-def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers between the two."""
+def ticks(low: float, high: float, about: int = 5, *, whole: bool = False) -> list[float]:
+    """Round numbers between the two, or only whole ones."""
     if not high > low:
         return [low]
     rough = (high - low) / about
+    if whole:
+        rough = max(rough, 1.0)
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
+    steps = [s * power for s in (1, 2, 2.5, 5, 10) if not whole or (s * power).is_integer()]
+    step = next(step for step in steps if step >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
     return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def digits(values: Sequence[float]) -> int:
+    """How many behind the point tell ticks as what they are, and so apart."""
+    near = min((b - a for a, b in pairwise(values)), default=1.0) / 100
+    exact = (n for n in range(MOST_DIGITS) if all(abs(round(v, n) - v) <= near for v in values))
+    return next(exact, MOST_DIGITS)
 
 
 @dataclass(frozen=True)
@@ -139,7 +156,7 @@ def _widened(values: Sequence[float], margin: float) -> tuple[float, float]:
 def _macros() -> Any:
     templates = environment("bough.reports", html=True)
     templates.filters |= {"g": "{:g}".format, "tenth": "{:.1f}".format, "fitting": _fitting}
-    templates.globals |= {"hues": HUES, "shapes": SHAPES, "ticks": ticks}
+    templates.globals |= {"hues": HUES, "shapes": SHAPES}
     return templates.get_template("plots.svg").module
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from bough.comparison.compare import AXES, Comparison
 from bough.comparison.scores import Score
 from bough.formatting import chance, number, seconds, size
@@ -31,9 +33,9 @@ def against_cost(comparison: Comparison) -> list[Figure]:
             continue
         spots = {s.name: (s.points[0].x, s.points[0].y) for s in series}
         front = [spots[label] for label in comparison.fronts.get(axis, ())]
-        across = Axis(f"{words}, {sign}", lambda value: f"{value:,.6g}")
+        across = Axis(f"{words}, {sign}", lambda value, _: f"{value:,.6g}")
         title = f"{column} score against {words}, with the Pareto front"
-        plot = plots.scatter(series, front, across, Axis(f"{column} score", _tick), title)
+        plot = plots.scatter(series, front, across, Axis(f"{column} score", number), title)
         figures.append(Figure(f"Score against {words}", "", plot))
     return figures
 
@@ -57,7 +59,7 @@ def differences(comparison: Comparison) -> list[Figure]:
             rows.append(Interval(n, v.label, d.value, low, high, d.real, tip))
         if rows:
             title = f"{column}: differences from {comparison.baseline.label}"
-            plot = plots.forest(rows, lambda value: number(value, 3, signed=True), title)
+            plot = plots.forest(rows, partial(number, signed=True), title)
             figures.append(Figure(column, comparison.metrics.get(column, "aggregate"), plot))
     return figures
 
@@ -71,7 +73,7 @@ def by_depth(comparison: Comparison) -> list[Figure]:
     if len(depths) < 4:
         return []
     ticks = [float(depth) for depth, _ in depths[:: 1 + len(depths) // 14]]
-    across = Axis("shared layers", lambda value: "none" if value == -1 else f"{value:g}", ticks)
+    across = Axis("shared layers", lambda value, _: "none" if value == -1 else f"{value:g}", ticks)
     figures = []
     for n, column in enumerate(comparison.columns()):
         points = []
@@ -83,7 +85,7 @@ def by_depth(comparison: Comparison) -> list[Figure]:
             # Numbers beyond the variants': the legend must not hide a task.
             series = [Series(1000 + n, column, points)]
             title = f"{column} over the number of shared layers"
-            plot = plots.lines(series, across, Axis("", _tick), title)
+            plot = plots.lines(series, across, Axis("", number), title)
             figures.append(Figure(column, comparison.metrics.get(column, "aggregate"), plot))
     return figures
 
@@ -91,7 +93,3 @@ def by_depth(comparison: Comparison) -> list[Figure]:
 def _tip(label: str, column: str, score: Score) -> str:
     low, high = score.interval
     return f"{label}\n{column} {number(score.value)} ({number(low)} to {number(high)})"
-
-
-def _tick(value: float) -> str:
-    return number(value, 3) if round(value * 100, 6) % 1 else number(value, 2)

@@ -65,11 +65,11 @@ for (const select of document.querySelectorAll("select[data-panels]")) {
   show();
 }
 
-// A cell of a confusion matrix leads to examples of that confusion.
-for (const cell of document.querySelectorAll(".confusion td[data-true]")) {
-  cell.addEventListener("click", () => {
+// A cell of a confusion matrix, and a row of the commonest mistakes, leads to examples of that confusion.
+for (const cell of document.querySelectorAll("[data-list]")) {
+  const lead = () => {
     const list = document.getElementById(cell.dataset.list), again = cell.classList.contains("chosen");
-    for (const other of document.querySelectorAll(".confusion td.chosen")) other.classList.remove("chosen");
+    for (const other of document.querySelectorAll("[data-list].chosen")) other.classList.remove("chosen");
     for (const row of list.tBodies[0].rows)
       row.hidden = again ? row.dataset.more === "1"
         : row.dataset.true !== cell.dataset.true || row.dataset.answer !== cell.dataset.answer;
@@ -78,5 +78,7 @@ for (const cell of document.querySelectorAll(".confusion td[data-true]")) {
     if (again) return;
     cell.classList.add("chosen");
     list.closest("section, div").scrollIntoView({ block: "nearest" });
-  });
+  };
+  cell.addEventListener("click", lead);
+  cell.addEventListener("keydown", (event) => { if (event.key === "Enter") lead(); });
 }

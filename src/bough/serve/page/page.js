@@ -196,7 +196,7 @@ function barRow(label, share, best) {
   return make(
     "div",
     {},
-    make("dt", { class: kind, title: label }, label),
+    make("dt", { class: kind }, ...broken(label)),
     make("dd", { "aria-hidden": "true" }, bar(share)),
     make("dd", { class: best ? "share best" : "share" }, `${(100 * share).toFixed(1)}\u00a0%`),
   );
@@ -287,6 +287,11 @@ function told({ form, steps, alone, parts }, paired) {
 /** "a, b, c", broken between places only. */
 function spaced(places) {
   return places.flatMap((place, number) => [number ? ", " : "", make("span", { class: "place" }, place)]);
+}
+
+/** A class's name, which may go on in the next line behind a _ rather than anywhere. */
+function broken(name) {
+  return name.split(/(?<=_)/).flatMap((part, number) => (number ? [make("wbr"), part] : [part]));
 }
 
 /** Cards have the colour of their task's head in the picture, which has two sets of colours. */
