@@ -10,8 +10,8 @@ from bough.machine_limits import keep_few_kernels, sleep_when_idle
 
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
-    from bough.inference.answer_columns import columns
     from bough.inference.answers import Answer, Entity
+    from bough.inference.columns import columns
     from bough.inference.evaluation import Evaluation, evaluate
     from bough.inference.load import load
     from bough.inference.model import Model
@@ -42,7 +42,7 @@ _DEFINED_IN = {
     "Plan": "plan.plan.Plan",
     "Recipe": "recipe.recipe.Recipe",
     "Run": "runs.run_dir.Run",
-    "columns": "inference.answer_columns.columns",
+    "columns": "inference.columns.columns",
     "compare": "comparison.compare.compare",
     "evaluate": "inference.evaluation.evaluate",
     "load": "inference.load.load",

@@ -21,7 +21,7 @@ from bough.data import checked_rows
 from bough.data.tables import READERS, Wanted, parts
 from bough.data.tokens import Text, text_of
 from bough.errors import UserError
-from bough.inference import answer_columns
+from bough.inference.columns import names as answer_columns
 from bough.inference.model import Model
 from bough.recipe.tasks import Task
 from bough.user_paths import place
@@ -209,7 +209,7 @@ def table(model: Model, file: str, choice: Choice) -> Inputs:
 def _kept(file: str, there: Sequence[str], asked: Mapping[str, Task]) -> tuple[str, ...]:
     """The table's columns, if no answer's is called the same."""
     for name, task in asked.items():
-        for column in answer_columns.names(name, task):
+        for column in answer_columns(name, task):
             if column in there:
                 raise UserError(
                     f"{file}: has a column {column!r}, as the answers have; rename it, or leave "

@@ -19,7 +19,7 @@ from torch import Tensor
 from bough.data.tokens import Sequences, Text, tokenise
 from bough.errors import UserError, nearest, shorten
 from bough.inference.answers import Answer, answers_of, in_words
-from bough.inference.frames import Asked, asked_of
+from bough.inference.columns import Asked, asked_of
 from bough.model.network import Network
 from bough.parts_of_speech.taggers import Tagger, tagger
 from bough.plan.encoder_pooling import OwnPooling

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 from bough.errors import UserError
 from bough.files import replacing
-from bough.inference import answer_columns
 from bough.inference.answers import Answer
+from bough.inference.columns import cells, names
 from bough.inference.input_files import (
     EVERYTHING,
     TABLES,
@@ -175,16 +175,12 @@ class _CSV:
 
     def __init__(self, file: TextIO, model: Model, asked: Inputs):
         self.kept = asked.kept
-        self.columns = [
-            column
-            for task in asked.tasks
-            for column in answer_columns.names(task, model.tasks[task])
-        ]
+        self.columns = [column for task in asked.tasks for column in names(task, model.tasks[task])]
         self.table = csv.writer(file, lineterminator="\n")
         self.table.writerow(["id", *map(sheet_cell, self.kept), *self.columns])
 
     def write(self, row: Row, answered: dict[str, Answer]) -> None:
-        found = answer_columns.cells(answered)
+        found = cells(answered)
         kept = ("" if (cell := row.kept[name]) is None else str(cell) for name in self.kept)
         answers = (found.get(column) for column in self.columns)
         self.table.writerow(

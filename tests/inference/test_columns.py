@@ -1,39 +1,66 @@
-"""A frame is answered row by row, by the tasks whose columns it has."""
+"""Frames in and out: a row is answered by the tasks whose columns are there; answers as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import pandas as pd
-import polars as pl
-import pyarrow as pa
+import pandas
+import polars
+import pyarrow
 import pytest
 
 from bough.errors import UserError
+from bough.inference.answers import Answer
+from bough.inference.columns import columns
 from bough.inference.torch_model import MultiTaskModel
 from tests.inference.texts import LONG, SHORT, close
+
+
+def test_a_frame_of_answers(model: MultiTaskModel) -> None:
+    texts = ["A fine film.", "Two hours I will not get back."]
+    answers = model.predict(texts)
+    table = columns(answers)
+    assert list(table) == ["sentiment", "sentiment.score"]
+    for frame in (pandas.DataFrame(table), polars.DataFrame(table)):
+        assert len(frame) == 2
+        assert list(frame["sentiment"]) == [one["sentiment"].label for one in answers]
+        assert list(frame["sentiment.score"]) == [one["sentiment"].score for one in answers]
+
+
+def test_what_was_not_asked_about_is_empty() -> None:
+    answers = [{"mood": Answer("good", 0.75, {"good": 0.75})}, {"near": Answer(value=4.5)}]
+    assert columns(answers) == {
+        "mood": ["good", None],
+        "mood.score": [0.75, None],
+        "near": [None, 4.5],
+    }
+    left_out = Answer("good", 0.4).unless_below(0.5)
+    assert columns([{"mood": left_out}]) == {"mood": [None], "mood.score": [0.4]}
+
+
+# --- frames to be answered ------------------------------------------------------------------------
 
 ROWS = [LONG, SHORT, "A third one, of middling length."]
 
 
-def columns(model: MultiTaskModel, *tasks: str) -> dict[str, list[str]]:
+def read_columns(model: MultiTaskModel, *tasks: str) -> dict[str, list[str]]:
     """A frame's columns: all that these tasks read, each with texts of its own."""
     names = [column for task in tasks for column in model.tasks[task].columns]
     return {name: ROWS[i % 2 :] + ROWS[: i % 2] for i, name in enumerate(dict.fromkeys(names))}
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pyarrow.table])
 def test_every_row_is_answered(model: MultiTaskModel, frame: Callable[[Any], Any]) -> None:
-    texts = columns(model, "sentiment")
+    texts = read_columns(model, "sentiment")
     found = model.predict(frame(texts))
     assert all(map(close, found, model.predict(next(iter(texts.values())))))
     assert len(found) == 3
 
 
 def test_all_tasks_whose_columns_are_there(model: MultiTaskModel) -> None:
-    texts = columns(model, *model.tasks)
-    found = model.predict(pd.DataFrame({"id": [7, 8, 9], **texts}))
+    texts = read_columns(model, *model.tasks)
+    found = model.predict(pandas.DataFrame({"id": [7, 8, 9], **texts}))
     assert len(found) == 3
     for number, answers in enumerate(found):
         assert list(answers) == list(model.tasks)
@@ -44,23 +71,23 @@ def test_all_tasks_whose_columns_are_there(model: MultiTaskModel) -> None:
 
 
 def test_only_the_tasks_that_are_asked(model: MultiTaskModel) -> None:
-    frame = pd.DataFrame(columns(model, *model.tasks))
+    frame = pandas.DataFrame(read_columns(model, *model.tasks))
     assert [list(answers) for answers in model.predict(frame, "twin")] == [["twin"]] * 3
 
 
 def test_what_does_not_fit(model: MultiTaskModel) -> None:
     with pytest.raises(UserError, match=r"text columns of no task, but x; expected sentiment: "):
-        model.predict(pd.DataFrame({"x": ROWS}))
-    one = pd.DataFrame(columns(model, "sentiment"))
+        model.predict(pandas.DataFrame({"x": ROWS}))
+    one = pandas.DataFrame(read_columns(model, "sentiment"))
     with pytest.raises(UserError, match=r"the frame has no column .*, which task 'twin' reads"):
         model.predict(one, "twin")
     with pytest.raises(UserError, match=r"row 2 of the frame, column .*: nan is no text"):
-        model.predict(pd.DataFrame({one.columns[0]: ["x", float("nan")]}))
+        model.predict(pandas.DataFrame({one.columns[0]: ["x", float("nan")]}))
     with pytest.raises(UserError, match="give one: frame"):
         model.encode(one)
 
 
 def test_a_column_is_texts(model: MultiTaskModel) -> None:
-    texts = columns(model, "sentiment")
-    series = pd.DataFrame(texts).iloc[:, 0]
+    texts = read_columns(model, "sentiment")
+    series = pandas.DataFrame(texts).iloc[:, 0]
     assert all(map(close, model.predict(series), model.predict(series.tolist())))

@@ -1,0 +1,119 @@
+"""Columns in and out: frames to be answered, row by row, and answers as a frame or a CSV file has
+them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, assert_never
+
+from bough.data.tokens import Text, text_of
+from bough.errors import UserError, listed, nearest, shorten
+from bough.inference.answers import Answer
+from bough.recipe.tasks import Task
+
+Asked = tuple[Text, tuple[str, ...]]  # a text, and the tasks that answer it
+
+
+def names(name: str, task: Task) -> list[str]:
+    """The columns of a task's answers."""
+    match task.kind:
+        case "classify" | "ordinal":
+            return [name, f"{name}.score"]
+        case "regress" | "multilabel":
+            return [name]
+        case "tag":
+            return [name]
+        case _:
+            assert_never(task.kind)
+
+
+def cells(answered: Mapping[str, Answer]) -> dict[str, str | float | list[str] | None]:
+    """One text's answers by column: a task's label, labels, number or, as JSON, spans; and as
+    TASK.score the label's probability."""
+    out: dict[str, str | float | list[str] | None] = {}
+    for task, answer in answered.items():
+        if answer.spans is not None:
+            plain = answer.plain()["spans"]
+            out[task] = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            continue
+        out[task] = answer.label if answer.value is None else answer.value
+        if answer.labels is not None:
+            out[task] = list(answer.labels)
+        if answer.score is not None:
+            out[f"{task}.score"] = answer.score
+    return out
+
+
+def columns(answers: Iterable[Mapping[str, Answer]]) -> dict[str, list[Any]]:
+    """The answers to several texts as columns of equal length, for a frame.
+
+    Args:
+        answers: What `model.predict` gives for a list of texts.
+
+    Returns:
+        Of each task a column with its labels (lists of them, where a text may have several),
+        numbers or spans (as JSON), and one `TASK.score` with the labels' probabilities; None where
+        a text was not asked about. `pandas.DataFrame(...)` and `polars.DataFrame(...)` take it as
+        it is.
+
+    Example:
+        >>> model = bough.load("runs/first")
+        >>> table = bough.columns(model.predict(["A fine film.", "Not for me."]))
+        >>> list(table), len(table["sentiment"])
+        (['sentiment', 'sentiment.score'], 2)
+    """
+    rows = [cells(answered) for answered in answers]
+    every = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in every}
+
+
+# --- frames to be answered ------------------------------------------------------------------------
+
+
+def asked_of(
+    columns: Mapping[str, Sequence[object]], tasks: Mapping[str, Task], chosen: Sequence[str] | None
+) -> list[list[Asked]]:
+    """Of each row the texts that its tasks read."""
+    able = _able(columns, tasks, chosen)
+    forms: dict[tuple[str, ...], list[str]] = {}  # tasks that read the same columns share a text
+    for name, task in able.items():
+        forms.setdefault(task.columns, []).append(name)
+    rows = len(columns[next(iter(forms))[0]])
+    return [
+        [
+            (text_of([_cell(columns[c][row], c, row) for c in read]), tuple(names))
+            for read, names in forms.items()
+        ]
+        for row in range(rows)
+    ]
+
+
+def _able(
+    columns: Mapping[str, object], tasks: Mapping[str, Task], chosen: Sequence[str] | None
+) -> dict[str, Task]:
+    for name in chosen or ():
+        for column in tasks[name].columns:
+            if column not in columns:
+                raise UserError(
+                    f"the frame has no column {column!r}, which task {name!r} reads, but "
+                    f"{listed(list(columns))}{nearest(column, columns)}; rename its column, or "
+                    "give the texts as a list"
+                )
+    able = {n: tasks[n] for n in chosen or tasks if set(tasks[n].columns) <= set(columns)}
+    if not able:
+        each = "; ".join(f"{name}: {', '.join(task.columns)}" for name, task in tasks.items())
+        raise UserError(
+            f"the frame has the text columns of no task, but {listed(list(columns))}; expected "
+            f"{each}; rename its columns, or give the texts as a list"
+        )
+    return able
+
+
+def _cell(cell: object, column: str, row: int) -> str:
+    if not isinstance(cell, str):
+        raise UserError(
+            f"row {row + 1} of the frame, column {column!r}: {shorten(cell)} is no text; fix or "
+            "remove the row"
+        )
+    return cell
