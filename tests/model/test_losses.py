@@ -38,13 +38,20 @@ TASKS = {
     "mae": regress(loss="mae"),
     "huber": regress(-3, 7, loss="huber"),
 }
+WHOLE = {"pearson": regress(loss="pearson")}  # of a whole batch: its parts do not add up
+SEVERAL = {"multilabel": Task(kind="multilabel", text="s", label="y", labels=LABELS)}
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+every_loss = pytest.mark.parametrize(
+    "task", [*TASKS.values(), *WHOLE.values(), *SEVERAL.values()], ids=[*TASKS, *WHOLE, *SEVERAL]
+)
 
 
 def draw(task: Task, n: int = 7, seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     outputs = torch.randn(n, task.outputs, generator=generator, dtype=torch.float64)
-    if task.kind == "regress":
+    if task.kind == "multilabel":
+        targets = torch.randint(2, (n, task.outputs), generator=generator)
+    elif task.kind == "regress":
         low, high = task.range or (0, 1)
         targets = low + (high - low) * torch.rand(n, generator=generator, dtype=torch.float64)
     else:
@@ -144,14 +151,14 @@ def test_ordinal_by_hand():
 # --- faults that others had -----------------------------------------------------------------------
 
 
-@every_task
+@every_loss
 def test_gradients_are_right(task):
     outputs, targets = draw(task)
     outputs.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: loss(task, x, targets), (outputs,))
 
 
-@every_task
+@every_loss
 def test_every_output_has_a_gradient(task):
     """Rounding or an argmax inside the loss would leave none."""
     outputs, targets = draw(task)

@@ -148,6 +148,13 @@ def test_the_misspelt_key_comes_before_the_missing_one(write: Write) -> None:
         ({"tasks": TASKS, "training": {"evaluate_every": 0}}, "expected epoch, or a number"),
         ({"tasks": TASKS, "training": {"lr": float("nan")}}, "training.lr is nan"),
         ({"tasks": TASKS, "training": {"weights": {"sst": float("inf")}}}, "finite number"),
+        (
+            {
+                "tasks": {"a": {"kind": "regress", "text": "x", "loss": "pearson"}},
+                "training": {"accumulate": 2},
+            },
+            "tasks.a.loss: the correlation is of a whole batch, which `accumulate` cuts",
+        ),
         (3, "a recipe is a file, a dict or a Recipe, not 3"),
     ],
 )

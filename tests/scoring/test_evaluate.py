@@ -25,7 +25,11 @@ from tests import tiny
 
 @pytest.fixture(scope="module")
 def judged() -> tuple[Network, dict[str, Examples]]:
-    tasks = {"one": tiny.task(), "two": tiny.task(twin=True), "three": tiny.task(joint=True)}
+    tasks = {
+        "one": tiny.task(),
+        "two": tiny.task(twin=True, number=True),
+        "three": tiny.task(joint=True),
+    }
     network = tiny.network("split@1", tasks, tiny.encoder(), stir=0.3)
     words = ["tree", "old", "leaf", "green", "film", "bad", "slow", "root", "bough", "is"]
     rng = np.random.default_rng(0)

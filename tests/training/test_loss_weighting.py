@@ -253,6 +253,16 @@ def test_extreme_losses_stay_numbers(method, value):
             weighting.close_epoch()
 
 
+@pytest.mark.parametrize("method", ["uncertainty", "imtl-l"])
+def test_a_loss_that_came_to_nothing_does_not_outweigh_all_others_without_end(method):
+    weighting = make(method)
+    for seed in range(2000):
+        losses = {**draw(seed), "b": torch.tensor(1e-8)}
+        scaled = weighting.scale(losses)
+        weighting.learn(losses)
+    assert float(scaled["b"]) / 1e-8 <= math.exp(10)
+
+
 @every_method
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_what_is_no_number_is_handed_on(method, value):

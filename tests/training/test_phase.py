@@ -18,6 +18,7 @@ from bough.recipe.training import Phase as Given
 from bough.recipe.training import Schedule, Training
 from bough.training.optimizer import factor
 from bough.training.phase import Phase, PhaseSchedule, Progress
+from bough.training.sampling import BySize
 from bough.training.train import train
 from tests import folders, tiny
 from tests.finished import FEW, final, fresh, judged, logged, moved
@@ -121,6 +122,29 @@ def test_a_run_shorter_than_two_epochs_is_judged_four_times() -> None:
 def test_a_run_by_the_clock_is_judged_four_times_too() -> None:
     found = due(phase(epochs=None, minutes=0.5, steps_per_epoch=360))
     assert found == pytest.approx([75, 150, 225, 300], abs=1)
+
+
+@pytest.mark.parametrize("length", [{"epochs": 7}, {"steps": 41}, {"tokens": 4000}])
+def test_annealing_comes_to_its_end(length: dict[str, int]) -> None:
+    schedule = phase(**{"epochs": None, "sampling": "annealed", **length}).schedule
+    assert isinstance(schedule.sampler, BySize)
+    assert schedule.sampler.alpha(schedule.epochs - 1) == pytest.approx(0.2)
+
+
+def test_annealing_comes_to_its_end_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = phase(epochs=9, minutes=0.1, sampling="annealed")
+    drawn: list[float] = []
+    draw = BySize.draw
+
+    def watched(self: BySize, epoch: int, step: int, rng: np.random.Generator) -> dict[str, int]:
+        drawn.append(self.alpha(epoch))
+        return draw(self, epoch, step, rng)
+
+    monkeypatch.setattr(BySize, "draw", watched)
+    for share in (0.0, 0.5, 0.999):
+        one.progress.seconds = 6 * share
+        one._draw()
+    assert drawn == pytest.approx([1.0, 0.6, 0.2])
 
 
 @pytest.mark.parametrize("every", [1, 2])

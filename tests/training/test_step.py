@@ -295,10 +295,12 @@ def test_famo_looks_again_with_the_same_dropout(
 # --- clip and move --------------------------------------------------------------------------------
 
 
-def test_the_gradient_is_clipped_and_told_as_it_was() -> None:
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_gradient_is_clipped_and_told_as_it_was(parts: int) -> None:
+    """The whole step's, and not each part's."""
     free, clipped = Watched(), Watched(clip=0.01)
-    norm = float(free.seen(free.parameters).norm()) if free.once() else math.nan
-    result = clipped.once()
+    norm = float(free.seen(free.parameters).norm()) if free.once(parts=parts) else math.nan
+    result = clipped.once(parts=parts)
     assert result.norm == pytest.approx(norm, rel=1e-5)
     torch.testing.assert_close(
         clipped.seen(clipped.parameters), free.seen(free.parameters) * 0.01 / norm

@@ -4,7 +4,8 @@ Outputs are `[n, task.outputs]`; targets are class indices or real values in the
 `[n]`, or 0 and 1 for each of several labels, `[n, labels]`. A tag task's outputs are those of all
 words, `[words, task.outputs]`, and its targets the tags of each text's, `[n, most words]`. What the
 numbers mean is their form, decided by the task's kind and its loss. Every loss is the plain mean
-over examples, so the parts of a batch add up to the whole in proportion to their sizes. Real labels
+over examples, so the parts of a batch add up to the whole in proportion to their sizes; but for
+`pearson`, the correlation of a whole batch, which is therefore never cut into parts. Real labels
 are brought to [0, 1] inside, where no task's loss drowns another's; answers come back in the
 label's own range.
 """

@@ -255,6 +255,12 @@ class Recipe(Consistent):
                 yield ("tasks", name), "a task's name has letters, digits, - and _ only"
             if name in RESERVED:
                 yield ("tasks", name), "this name has a meaning of its own; take another"
+            if task.loss == "pearson" and self.training.accumulate > 1:
+                yield (
+                    ("tasks", name, "loss"),
+                    "the correlation is of a whole batch, which `accumulate` cuts into parts; set a "
+                    "larger `batch` instead, or another loss",
+                )
             for number, other in enumerate(task.unlabelled):
                 problem = self._texts_problem(name, other)
                 if problem:

@@ -20,6 +20,8 @@ from bough.recipe import methods
 
 _TINY = 1e-8  # FAMO's and the geometric mean's losses are kept above this
 _RATE = 0.025  # learning rate of what a weighting learns itself, as in FAMO's paper
+# Of logarithms: a task whose loss has come to nothing would else outweigh all others without end.
+REACH = 10.0
 
 
 class Weighting(ABC):
@@ -159,6 +161,7 @@ class Learned(Weighting):
     """
 
     shrink = 0.0  # decay of the numbers
+    reach = math.inf  # how far from 0 they may go
 
     def __init__(self, weights: Mapping[str, float]):
         super().__init__(weights)
@@ -189,6 +192,9 @@ class Learned(Weighting):
             # A task without a gradient is passed over: neither momentum nor decay moves it.
             number.grad = number.new_tensor(slopes[task]) if task in slopes else None
         self._adam.step()
+        if self.reach < math.inf:
+            for number in self.numbers.values():
+                number.clamp_(-self.reach, self.reach)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -205,6 +211,8 @@ class Learned(Weighting):
 class Uncertainty(Learned):
     """The sum of `exp(-s) L / 2 + s / 2`: s is the learned log-variance of a task."""
 
+    reach = REACH
+
     def _from_numbers(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         return {task: 0.5 * math.exp(-float(self.numbers[task])) for task in losses}
 
@@ -219,6 +227,8 @@ class Uncertainty(Learned):
 
 class ImpartialLosses(Learned):
     """IMTL-L, the sum of `exp(s) L - s`: brings all losses to one size."""
+
+    reach = REACH
 
     def _from_numbers(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         return {task: math.exp(float(self.numbers[task])) for task in losses}

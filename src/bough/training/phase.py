@@ -167,7 +167,10 @@ class Phase:
 
     def _draw(self) -> dict[str, Ints]:
         """Whose turn it is, and which of their rows come next."""
-        counts = self.schedule.sampler.draw(self.progress.epoch, self.progress.step, self.turns)
+        sampler, epoch, minutes = self.schedule.sampler, self.progress.epoch, self.training.minutes
+        if minutes is not None:
+            epoch = sampler.epoch_by_clock(epoch, self.progress.seconds / (60 * minutes))
+        counts = sampler.draw(epoch, self.progress.step, self.turns)
         return {name: self.samplers[name].next(count) for name, count in counts.items()}
 
     def seen(self) -> dict[str, tuple[int, float]]:

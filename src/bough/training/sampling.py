@@ -43,6 +43,10 @@ class Sampler(ABC):
     def describe(self) -> str:
         """One sentence for people."""
 
+    def epoch_by_clock(self, epoch: int, share: float) -> int:
+        """The epoch to draw by in a run that ends by the clock, this share of which is over."""
+        return epoch
+
 
 @dataclass(frozen=True)
 class Together(Sampler):
@@ -115,6 +119,10 @@ class BySize(Sampler):
             return self.first
         share = min(epoch, self.epochs - 1) / (self.epochs - 1)
         return self.first + (self.last - self.first) * share
+
+    def epoch_by_clock(self, epoch: int, share: float) -> int:
+        """Whatever moves over the epochs is to come to its end with the run."""
+        return min(int(share * self.epochs), self.epochs - 1)
 
     def probabilities(self, epoch: int) -> dict[str, float]:
         """How likely each task is drawn in a step of this epoch."""

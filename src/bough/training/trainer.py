@@ -62,6 +62,12 @@ class Trainer:
         self.display = display
         self.state = state  # of the checkpoint to go on from, until that is done
         self.device = device_of(processes.device(recipe.device))
+        whole = [name for name, task in recipe.tasks.items() if task.loss == "pearson"]
+        if whole and processes.count > 1:
+            raise UserError(
+                f"task {whole[0]!r}: its loss, pearson, is of a whole batch, of which each of "
+                f"{processes.count} processes has a part; train it in one, or set another loss"
+            )
         encoder = pretrained.load(recipe.encoder)
         # Reading the data may take long: what is wrong with the plan is said before.
         plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
