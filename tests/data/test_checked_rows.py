@@ -150,8 +150,8 @@ def test_classes_that_the_file_calls_otherwise(write: Write) -> None:
     train = write("train.csv", f"sentence,label\n{rows}")
     with pytest.raises(
         UserError,
-        match="not in tasks.t.labels of the recipe, but in the file: "
-        "'good', 'bad'; 20 of the 60 rows can be used",
+        match=r"not in tasks.t.labels of the recipe, but in the file: "
+        r"'good', 'bad'; 20 of the 60 rows can be used",
     ):
         load(train, train, labels=["1", "2"])  # fmt: skip
     with pytest.raises(UserError, match=r"'1', 'good', 'bad'; none of the 60 rows can be used"):
