@@ -190,7 +190,7 @@ def test_splits(write: Write) -> None:
     assert splits["test"].labels is None
     found, only = checked_rows.load("t", task, root=Path(), policy="error", splits=["test"])
     assert (found.labels, list(only)) == (("0", "1"), ["test"])
-    with pytest.raises(UserError, match=r"has no dev rows; set tasks\.t\.dev"):
+    with pytest.raises(UserError, match=r"has no dev rows; set tasks\.t\.dev .*`bough init"):
         checked_rows.load("t", Task(**BARE, train=train), root=Path(), policy="error")
     with pytest.raises(UserError, match="neither labels nor train rows"):
         checked_rows.load("t", Task(**BARE, dev=train), root=Path(), policy="error", splits=["dev"])

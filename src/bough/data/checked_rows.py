@@ -33,6 +33,7 @@ Policy = Literal["error", "skip"]
 USES: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
 # Rows whose label is no class, and their share of all, from which on it is no slip of the pen.
 MISNAMED, MISNAMED_SHARE = 10, 0.1
+SET_ASIDE = "; `bough init FILE` sets some of a file's rows aside for it"
 MANY = 500_000  # rows, of which not every text is looked at again to know them
 
 
@@ -138,7 +139,7 @@ def load(
         if getattr(task, split) is None:
             raise UserError(
                 f"task {name!r} has no {split} rows; set tasks.{name}.{split} to a file, a hub set "
-                "or a list of rows"
+                f"or a list of rows{SET_ASIDE if split == 'dev' else ''}"
             )
     asked = [split for split in SPLITS if getattr(task, split) is not None]
     if splits is not None:
