@@ -48,6 +48,14 @@ class WaysOut:
 FROM_A_RECIPE = WaysOut()
 
 
+class MissingColumnError(UserError):
+    """A table has not the column that a task names."""
+
+    def __init__(self, sentence: str, column: str):
+        super().__init__(sentence)
+        self.column = column
+
+
 @dataclass(frozen=True)
 class Rows:
     """One split of a task: what is read, what is right, and where each row was found."""
@@ -293,9 +301,10 @@ def _check_columns(name: str, table: PreparedTable, columns: Sequence[str]) -> N
         if not table.names and table.faults.count:  # a table without a row has no columns either
             raise UserError(_sentence(name, table, table.faults, "needed", FROM_A_RECIPE))
         there = [column for column in table.names if column]
-        raise UserError(
+        raise MissingColumnError(
             f"task {name!r}: {table.source} has no column {column!r}; it has "
-            f"{listed(there) or 'none'}" + nearest(column, there)
+            f"{listed(there) or 'none'}" + nearest(column, there),
+            column,
         )
 
 
