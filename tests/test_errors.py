@@ -9,6 +9,7 @@ def test_a_near_miss_is_offered_and_a_far_one_not() -> None:
     assert nearest("tran", ["train", "plan"]) == "; did you mean 'train'?"
     assert nearest("xyz", ["train", "plan"]) == ""
     assert nearest("train", []) == ""
+    assert nearest("frst", ["first"], "runs/") == "; did you mean 'runs/first'?"
 
 
 def test_a_long_value_is_cut() -> None:

@@ -18,14 +18,15 @@ class UserError(Exception):
         ...     bough.load("runs/frist")
         ... except bough.UserError as error:
         ...     print(error)
-        runs/frist: no such run or model folder; did you mean 'first'?
+        runs/frist: no such run or model folder; did you mean 'runs/first'?
     """
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` when a known word is close, else nothing."""
+def nearest(word: str, known: Iterable[str], before: str = "") -> str:
+    """`; did you mean 'x'?` when a known word is close, else nothing; `before` is what has to stand
+    before the word, such as its folder."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.65)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {before + close[0]!r}?" if close else ""
 
 
 def shorten(value: object, most: int = 60) -> str:

@@ -46,6 +46,13 @@ def unreadable(path: Path, fault: OSError | ValueError) -> UserError:
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f" (nor does its folder {path.parent})"
+    return similar_file(path)
+
+
+def similar_file(path: Path) -> str:
+    """`; did you mean 'x'?` when a file of nearly that name is there, else nothing."""
+    if not path.parent.is_dir():
+        return ""
     # Endings are alike, and would make any short name look close.
     known = {other.stem: other.name for other in path.parent.iterdir() if other.is_file()}
     close = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.65)

@@ -44,10 +44,26 @@ def test_every_verb_that_computes_takes_threads(verb: str) -> None:
 
 @pytest.mark.usefixtures("machine")
 def test_what_is_free_is_taken_and_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert settle_threads(None) == torch.get_num_threads() == 3
-    said = capsys.readouterr().err
-    assert said.startswith("bough: other work keeps this machine busy: 3 of 8 cores")
-    assert said.count("\n") == 1
+    said: list[str] = []
+    assert settle_threads(None, announce=said.append) == torch.get_num_threads() == 3
+    assert len(said) == 1
+    assert said[0].startswith("other work keeps this machine busy: 3 of 8 cores")
+    assert settle_threads(None) == 3
+    assert not capsys.readouterr().err, "who does not compute for long says nothing of it"
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_busy_machine_is_told_once_and_not_before_the_input_is_checked(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = folders.small(tiny_folder, ("sentiment",), steps=2)
+    file = tmp_path / "recipe.yaml"
+    file.write_text(json.dumps(recipe), encoding="utf-8")
+    bad = ("--set", "tasks.sentiment.label=lable")
+    assert bough("train", file, "-o", tmp_path / "bad", *bad) == 2
+    assert "keeps this machine busy" not in capsys.readouterr().err
+    assert bough("train", file, "-o", tmp_path / "run") == 0
+    assert capsys.readouterr().err.count("keeps this machine busy") == 1
 
 
 @pytest.mark.usefixtures("machine")

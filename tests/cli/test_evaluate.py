@@ -106,12 +106,21 @@ def test_mistakes_are_one_sentence(
     run: Run, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("odd.csv").write_text("text,label\nFine.,positive\nOdd.,possitive\n")
+    Path("bad.csv").write_text("text,label\nFine.,positive\n,positive\n")
     Path("bare.csv").write_text("text\nFine.\n")
     mistakes: list[tuple[list[str | Path], str]] = [
         ([run.model], "a model has no rows of its own; name a labelled file"),
         ([run.folder, "none.csv"], "no such file"),
         ([run.folder, "bare.csv"], "has the text and label columns of no task; expected sentiment"),
         ([run.folder, "odd.csv"], "line 3, column 'label': the label is no class of this task"),
+        (
+            [run.folder, "bad.csv"],
+            "is bad: fix the file, or leave such rows out (--skip, in Python skip=True)",
+        ),
+        (
+            [run.folder, "odd.csv", "--label", "lable"],
+            "has no column 'lable'; it has text, label; d",
+        ),
         ([run.folder, "odd.csv", "--split", "dev"], "--split is for the run's own rows"),
         ([run.folder, "--skip"], "are for files"),
         ([run.folder, "odd.csv", "--task", "sentimant"], "did you mean 'sentiment'"),

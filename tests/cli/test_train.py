@@ -63,6 +63,11 @@ def test_training(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["three.yaml", "--set", "tasks.sentiment.train=no.csv"], "no.csv does not exist"),
         (["three.yaml", "--set", "tasks.sentiment.label=lable"], "has no column 'lable'"),
         (["three.yaml", "--mirror", "paper"], "expected tensorboard or wandb"),
+        (["three.yaml", "--set", "plan=splt@1"], "--set plan=splt@1: plan 'splt@1': "),
+        (
+            ["three.yaml", "--set", "tasks.sentiment.label=lable"],
+            "--set tasks.sentiment.label=lable: task 'sentiment': ",
+        ),
     ],
 )
 def test_mistakes_in_training(

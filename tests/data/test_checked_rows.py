@@ -145,6 +145,22 @@ def test_given_labels_keep_their_order(write: Write) -> None:
     assert (task.labels, splits["train"].labels) == (("good", "bad", "ugly"), [0, 1])
 
 
+def test_classes_that_the_file_calls_otherwise(write: Write) -> None:
+    rows = "".join(f"x{n},{label}\n" for n in range(20) for label in ("1", "good", "bad"))
+    train = write("train.csv", f"sentence,label\n{rows}")
+    with pytest.raises(
+        UserError,
+        match=r"not in tasks.t.labels of the recipe, but in the file: "
+        r"'good', 'bad'; 20 of the 60 rows can be used",
+    ):
+        load(train, train, labels=["1", "2"])  # fmt: skip
+    with pytest.raises(UserError, match=r"'1', 'good', 'bad'; none of the 60 rows can be used"):
+        load(train, train, labels=["2", "3"])
+    other = write("other.csv", "sentence,label\na,1\nb,2\n")
+    with pytest.raises(UserError, match="not in the train rows, but in the file: 'good', 'bad'"):
+        load(other, train)
+
+
 @pytest.mark.parametrize(
     ("labels", "settings", "said"),
     [
@@ -174,7 +190,7 @@ def test_splits(write: Write) -> None:
     assert splits["test"].labels is None
     found, only = checked_rows.load("t", task, root=Path(), policy="error", splits=["test"])
     assert (found.labels, list(only)) == (("0", "1"), ["test"])
-    with pytest.raises(UserError, match=r"has no dev rows; set tasks\.t\.dev"):
+    with pytest.raises(UserError, match=r"has no dev rows; set tasks\.t\.dev .*`bough init"):
         checked_rows.load("t", Task(**BARE, train=train), root=Path(), policy="error")
     with pytest.raises(UserError, match="neither labels nor train rows"):
         checked_rows.load("t", Task(**BARE, dev=train), root=Path(), policy="error", splits=["dev"])

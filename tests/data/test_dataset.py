@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bough.data.dataset import Data
 from bough.errors import UserError
@@ -24,6 +25,27 @@ def test_every_task_and_split(tiny_folder: Path) -> None:
     assert data.examples("test", tiny.tokenizer(), 30) == {}
     only = Data.gather(Recipe.read(folders.small(tiny_folder)), ["dev"])
     assert all(set(splits) == {"dev"} for splits in only.rows.values())
+
+
+@pytest.mark.parametrize(
+    ("written", "wrong", "said"),
+    [
+        ("sentiment-train.csv", "sentiment-trian.csv", "'sentiment': .* did you mean 'sentiment-t"),
+        ("label: label", "label: lable", "'sentiment': .* has no column 'lable'.* mean 'label'"),
+        ("text: text", "text: texts", "'sentiment': .* has no column 'texts'.* mean 'text'"),
+    ],
+)
+def test_a_wrong_file_or_column_is_told_with_its_line(
+    tiny_folder: Path, tmp_path: Path, written: str, wrong: str, said: str
+) -> None:
+    recipe = folders.small(tiny_folder, ("sentiment",))
+    recipe["tasks"]["sentiment"] = {"label": "label", **recipe["tasks"]["sentiment"]}
+    lines = yaml.safe_dump(recipe, default_flow_style=False).replace(written, wrong).splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if wrong in line)
+    file = tmp_path / "recipe.yaml"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(UserError, match=f"recipe.yaml line {number}: task {said}"):
+        Data.gather(Recipe.read(file))
 
 
 def test_digests_change_with_the_rows_alone(tiny_folder: Path, tmp_path: Path) -> None:

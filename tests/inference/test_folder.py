@@ -28,7 +28,7 @@ def test_a_mistyped_run_is_not_looked_for_on_the_hub(
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "first").symlink_to(run.folder, target_is_directory=True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"runs/frist: no such run .*did you mean 'first'\?"):
+    with pytest.raises(UserError, match=r"runs/frist: no such run .*did you mean 'runs/first'\?"):
         find("runs/frist")
 
 

@@ -246,6 +246,9 @@ def test_an_answer_may_be_left_out(model: MultiTaskModel) -> None:
     texts = ["A fine film.", "Two hours I will not get back.", "It rained."]
     sure = [one["sentiment"].score or 0 for one in model.predict(texts)]
     least = sorted(sure)[1]
+    for wrong in (2, -0.1, float("nan")):
+        with pytest.raises(UserError, match=f"abstain is {wrong}; expected a probability"):
+            model.predict(texts, abstain=wrong)
     for answers, score in zip(model.predict(texts, abstain=least), sure, strict=True):
         answer = answers["sentiment"]
         assert answer.abstained == (score < least)

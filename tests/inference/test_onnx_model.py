@@ -59,6 +59,11 @@ def test_answers_come_in_order_and_in_labels(folder: Path) -> None:
         other.encode(single)
 
 
+def test_an_export_is_not_saved_as_a_model(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="an ONNX export cannot be saved as a model"):
+        onnx_model.load(folder, threads=1).save(tmp_path / "other")
+
+
 def test_threads_share_a_session(folder: Path) -> None:
     """As the server has it: the weights are common, each thread has a tokenizer of its own."""
     other = onnx_model.load(folder, threads=1)

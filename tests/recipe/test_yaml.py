@@ -66,3 +66,29 @@ plain = st.recursive(
 @given(plain)
 def test_what_is_written_reads_back(value: object) -> None:
     assert parse(dump(value), "")[0] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "a: 1\n  b: 2\n",
+            "line 2 is not YAML: its indentation is wrong: it begins after 2",
+        ),
+        ("a:\n  b: 1\n c: 2\n", "line 3 is not YAML: its indentation fits no line above it"),
+        ("a:\n\tb: 1\n", "line 2 is not YAML: it is indented by a tab; use spaces (found 'b: 1')"),
+        ("a:\n  b:x\n\n  # c\n  c: 1\n", "line 2 is not YAML: there is no space after the colon"),
+        ("a: 1\nb 2\nc: 3\n", "line 2 is not YAML: there is no colon after the key (found 'b 2')"),
+        ("a: b: c\n", "line 1 is not YAML: a value with a colon and a space in it is to be in quo"),
+        ("a: [1, 2\nb: 3\n", "line 1 is not YAML: a bracket is opened here and not closed"),
+        ("a: 'x\nb: 3\n", "line 1 is not YAML: a quote is opened here and not closed"),
+        ("a: 1\n- b\n", "line 2 is not YAML: items of a list (- ...) and keys are mixed"),
+        ("a: @x\n", "line 1 is not YAML: a value that begins with such a sign is to be in quotes"),
+        ('a: "x" y\n', "line 1 is not YAML: there is something after the closing quote"),
+    ],
+)
+def test_a_mistake_is_told_on_its_own_line_with_the_likely_cause(text: str, said: str) -> None:
+    with pytest.raises(UserError) as refused:
+        parse(text, "r.yaml")
+    assert f"r.yaml {said}" in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -28,7 +28,7 @@ def test_the_live_table_tells_how_far_it_is(base, tmp_path, quick):
     progress = LiveProgress("mine", 4, 1, folder.run, console=screen)
     for spec in found.run_specs():
         progress.count(spec, "done")
-    progress.seconds.append(60)
+    progress.seconds = [60]
     progress.show(found.run_specs())
     progress.close()
     paper = Console(width=120)
@@ -37,6 +37,23 @@ def test_the_live_table_tells_how_far_it_is(base, tmp_path, quick):
     assert "2 done of 4; 2 running; about 2 min left" in text.get()
     assert "step 4 of 12" in text.get()
     assert "separate" in text.get()
+
+
+def test_time_left_by_the_runs_own_clocks(base, tmp_path, capsys):
+    """A run that goes on took longer than what is seen of it; one under way is partly done."""
+    progress = Progress("mine", 4, 1, lambda name: Run(tmp_path / name))
+    specs = [RunSpec(cell, 0, Recipe.read(base)) for cell in "abcd"]  # of 12 steps
+    for spec in specs[:2]:
+        (tmp_path / spec.name).mkdir()
+        progress.started(spec)
+    assert progress.left() == "", "nothing is known yet"
+    first, second = (tmp_path / spec.name for spec in specs[:2])
+    (second / "metrics.jsonl").write_text('{"step": 4, "seconds": 40}\n')
+    assert progress.left() == "about 7 min left", "(80 s of a run of 120 s, and three such)"
+    (first / "cost.json").write_text('{"training_seconds": 240}')
+    (first / "scores.json").write_text('{"dev": {}}')
+    progress.ended(specs[0], "done")
+    assert "about 9 min left" in capsys.readouterr().err, "80 s, and two runs as long as the first"
 
 
 def test_runs_without_dev_scores_have_their_place_in_the_table():

@@ -54,7 +54,7 @@ def test_every_cell_of_every_budget_is_a_recipe_and_a_plan(file: Path):
     assert study.printed
     for budget in BUDGETS:
         survey = study.resolved(budget)
-        found = recipes(survey)
+        found = [recipe for recipe, _ in recipes(survey)]
         single = budget == "smoke" or survey.search is not None
         assert len(survey.seeds) == 1 if single else len(survey.seeds) >= 3
         plans: list[Plan] = []
@@ -81,7 +81,7 @@ def test_every_cell_of_every_budget_is_a_recipe_and_a_plan(file: Path):
 def test_every_run_of_a_budget_is_as_long_as_the_others():
     for file in FILES:
         for recipe_budget in ("small", "medium"):
-            found = recipes(Survey.read(file).resolved(recipe_budget))
+            found = [r for r, _ in recipes(Survey.read(file).resolved(recipe_budget))]
             lengths = {
                 (r.training.steps, r.training.tokens, r.training.phases, r.training.epochs)
                 for r in found
@@ -188,6 +188,6 @@ def test_a_cell_of_every_study_trains(
 ):
     """The last cell, which tends to be the least usual, on real rows with a small encoder."""
     monkeypatch.setenv("BOUGH_DATA", str(few_rows))
-    last = recipes(Survey.read(file).resolved("smoke"))[-1]
+    last, _ = recipes(Survey.read(file).resolved("smoke"))[-1]
     run = train(last, tmp_path / "run", [f"encoder={six_layers}", "threads=1", "max_length=32"])
     assert set(run.scores["dev"]["tasks"]) == set(last.tasks)

@@ -8,7 +8,7 @@ import yaml
 from bough.errors import UserError
 from bough.recipe.recipe import Recipe
 from bough.survey.spec import Survey
-from bough.survey.survey import conduct
+from bough.survey.survey import conduct, prepare
 from tests.survey import files
 
 
@@ -85,7 +85,15 @@ def test_what_is_resolved_is_complete_and_reads_back_the_same(base, tmp_path):
         ({"vary": {"training.seed": [1, 2]}}, "training.seed .*name the seeds in `seeds`"),
         ({"cells": {"x": {"tasks": ["questions"], "training.select": "sentiment"}}},
          "cell 'x': .*'sentiment' is no score"),
-        ({"vary": {"plan": ["splt@1"]}}, "plan 'splt@1': .*'split@1'"),
+        ({"vary": {"plan": ["splt@1"]}}, r"asked.yaml line \d+: .*plan 'splt@1': .*'split@1'"),
+        ({"vary": {"plan": ["full"]}, "fixed": {"training.step": 3}},
+         r"asked.yaml line \d+: fixed: .*training.step is no key .*did you mean 'steps'"),
+        ({"cells": {"x": {"plan": "ful"}}}, r"asked.yaml line \d+: cell 'x': plan 'ful'"),
+        ({"vary": {"plan": ["full"]}, "budgets": {"b": {"vary": {"plan": ["ful"]}}}},
+         r"asked.yaml line \d+: cell 'ful'"),
+        ({"vary": {"plan": ["full", "split@1"]}, "baseline": "fulll"},
+         r"asked.yaml line \d+: baseline is 'fulll'; expected the name of a cell \('full', "
+         r"'split@1'\), or its label in a comparison; did you mean 'full'\?"),
         ({"vary": {"training.sampling": ["eech"]}}, "training.sampling: 'eech' is none of"),
         ({"vary": {"training.combine": ["pcgrat"]}}, "training.combine: 'pcgrat' is none of"),
         ({"recipe": "nowhere.yaml"}, "recipe 'nowhere.yaml': no such file, looked for"),
@@ -105,6 +113,31 @@ def test_a_survey_that_makes_no_sense_is_refused_in_a_sentence(base, tmp_path, k
         conduct(file, out=tmp_path / "out")
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "baseline", ["full_lr=0.001", "lr=0.001, full", "split@1, lr=0.001", "late", "late:I"]
+)
+def test_a_baseline_is_a_cell_or_what_a_comparison_will_call_it(base, tmp_path, baseline):
+    keys = {"plan": ["full", "split@1"], "training.lr": [1e-3, 1e-4]}
+    cells = {"late": {"plan": "late:I"}}
+    file = files.written(tmp_path, recipe=base, vary=keys, cells=cells, baseline=baseline)
+    assert prepare(file, tmp_path / "out")[1].baseline == baseline
+
+
+def test_a_recipe_is_told_from_a_survey(base, tmp_path):
+    file = files.written(tmp_path, **base)
+    with pytest.raises(UserError, match=r"asked.yaml: is a recipe, and not a survey"):
+        conduct(file)
+
+
+def test_a_base_that_is_not_there_is_looked_for_once(base, tmp_path, monkeypatch):
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    file = files.written(tmp_path, recipe="recipie.yaml", vary={"plan": ["full"]})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"line 1: .*no such file.*mean 'recipe.yaml'\?") as refused:
+        conduct(file.name)
+    assert str(refused.value).count(f"{tmp_path}/recipie.yaml") == 1
 
 
 def test_an_empty_file_is_refused(tmp_path):

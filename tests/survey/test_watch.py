@@ -72,9 +72,18 @@ def test_what_runs_what_stands_still_and_what_failed(folder):
     known = json.loads(cost.read_text()) if cost.exists() else {}
     cost.write_text(json.dumps({**known, "training_seconds": 60}))
     text = seen(folder)
-    assert "1 done, 1 failed of 4; 1 running; about 2 min left; " in text
+    assert "1 done, 1 failed of 4; 1 running; about 68 s left; " in text
     assert "full-s0    step 4 of 12" in text
     assert "(no sign for 10 min)" in text
+
+
+def test_before_the_first_run_is_done(folder):
+    for name in ("full-s0", "full-s1", "separate-s0", "separate-s1"):
+        begun_again(folder, name)
+    text = seen(folder)
+    assert "0 done of 4; 4 running; about 8 s left; " in text
+    assert "step 4 of 12" in text
+    assert "cell" not in text, "a table of nothing"
 
 
 def test_what_changes_between_two_looks(folder):

@@ -126,7 +126,8 @@ def test_a_run_by_the_clock_is_judged_four_times_too() -> None:
 
 @pytest.mark.parametrize("length", [{"epochs": 7}, {"steps": 41}, {"tokens": 4000}])
 def test_annealing_comes_to_its_end(length: dict[str, int]) -> None:
-    schedule = phase(**{"epochs": None, "sampling": "annealed", **length}).schedule
+    settings: dict[str, Any] = {"epochs": None, "sampling": "annealed", **length}
+    schedule = phase(**settings).schedule
     assert isinstance(schedule.sampler, BySize)
     assert schedule.sampler.alpha(schedule.epochs - 1) == pytest.approx(0.2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -47,29 +48,28 @@ SkipBad = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def settle_threads(asked: int | None, usual: int | None = None) -> int | None:
+def settle_threads(
+    asked: int | None, usual: int | None = None, announce: Callable[[str], None] | None = None
+) -> int | None:
     """Torch's threads in this process: as asked, as OMP_NUM_THREADS says, as usual or as is free.
 
-    Returns their number, or None where it is the environment's.
+    Returns their number, or None where it is the environment's. What computes for long is to
+    `announce` that others leave it a part of the machine only.
     """
     if asked is None and "OMP_NUM_THREADS" in os.environ:
         return None
-    number = asked or usual or _free_threads()
+    number = asked or usual
+    if number is None:
+        number, every = free_cores(), cores()
+        if announce is not None and number < every:
+            announce(
+                f"other work keeps this machine busy: {number} of {every} cores used here; "
+                f"--threads {every} takes its share of all"
+            )
     import torch
 
     torch.set_num_threads(number)
     return number
-
-
-def _free_threads() -> int:
-    free, every = free_cores(), cores()
-    if free < every:
-        print(
-            f"bough: other work keeps this machine busy: {free} of {every} cores used here; "
-            f"--threads {every} takes its share of all",
-            file=sys.stderr,
-        )
-    return free
 
 
 def fail(sentence: str, code: int) -> NoReturn:

@@ -44,14 +44,15 @@ def graft(
     threads: Threads = None,
 ) -> None:
     """Make one model of several that loses no more than it may."""
-    settle_threads(threads)
     from bough.graft.grafting import graft as make
-    from bough.runs.console import for_terminal
+    from bough.runs.console import Announcing, for_terminal
 
+    display = Announcing(for_terminal())
+    settle_threads(threads, announce=display.announce)
     files = dict(_named(text) for text in texts or ())
     done = make(
         models, out, texts=files, tolerance=tolerance, budget=budget, encoder=encoder,
-        overrides=overrides or (), display=for_terminal(), say=lambda text: print(shown(text)),
+        overrides=overrides or (), display=display, say=lambda text: print(shown(text)),
     )  # fmt: skip
     print(shown(done.sentence()))
     print(shown(f"Next: bough predict {done.chosen.run} FILE   or   bough serve {done.chosen.run}"))

@@ -18,6 +18,7 @@ from bough.safe_text import shown
 
 if TYPE_CHECKING:
     from bough.recipe.recipe import Recipe
+    from bough.runs.console import Announcing
 
 Set = Annotated[
     list[str] | None,
@@ -69,20 +70,20 @@ def train(
     # What is wrong with it is said at once, before torch is loaded.
     experiment = _experiment(recipe, overrides or [], resume, out)
     from bough.inference import config
-    from bough.runs.console import for_terminal
+    from bough.runs.console import Announcing, for_terminal
     from bough.runs.trackers import tracked
     from bough.training.train import new_folder
     from bough.training.train import resume as go_on
     from bough.training.train import train as start
 
     folder = resume or out or new_folder(recipe)
-    display = tracked(for_terminal(), mirror or (), folder)
+    display = Announcing(tracked(for_terminal(), mirror or (), folder))
     with _interruptible(folder):
         if experiment is None:
-            number = settle_threads(threads, _began_with(folder))
+            number = settle_threads(threads, _began_with(folder), display.announce)
             run = go_on(folder, display, threads=number)
         else:
-            run = start(_settled(experiment, threads), folder, display=display)
+            run = start(_settled(experiment, threads, display), folder, display=display)
     if launched_rank():
         return
     model = config.read(run.model)
@@ -107,16 +108,17 @@ def pretrain(
     from bough.pretraining.pretrain import ENDING
     from bough.pretraining.pretrain import pretrain as start
     from bough.pretraining.pretrain import resume as go_on
-    from bough.runs.console import for_terminal
+    from bough.runs.console import Announcing, for_terminal
     from bough.training.train import new_folder
 
     folder = resume or out or new_folder(recipe, ENDING)
+    display = Announcing(for_terminal())
     with _interruptible(folder, "pretrain"):
         if experiment is None:
-            number = settle_threads(threads, _began_with(folder))
-            run = go_on(folder, for_terminal(), number)
+            number = settle_threads(threads, _began_with(folder), display.announce)
+            run = go_on(folder, display, number)
         else:
-            run = start(_settled(experiment, threads), folder, display=for_terminal())
+            run = start(_settled(experiment, threads, display), folder, display=display)
     if launched_rank():
         return
     before, after = (run.scores[when]["tasks"]["texts"] for when in ("before", "after"))
@@ -148,12 +150,12 @@ def _experiment(
     return Recipe.read(recipe, overrides)
 
 
-def _settled(experiment: Recipe, threads: int | None) -> Recipe:
+def _settled(experiment: Recipe, threads: int | None, display: Announcing) -> Recipe:
     """The recipe once torch's threads are set, as the command line or the recipe has them."""
     if threads is not None:
         experiment = experiment.model_copy(update={"threads": None})
     if experiment.threads is None:
-        settle_threads(threads)
+        settle_threads(threads, announce=display.announce)
     return experiment
 
 

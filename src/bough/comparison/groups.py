@@ -191,16 +191,13 @@ def _from_run(run: Run, value: Any) -> Any:
 
 def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant, ...], list[str]]:
     """The runs by variant, and a word on those left out."""
-    flat = [flattened(recipe.model_dump(mode="json")) for recipe in recipes]
+    flat = [_but_for_the_seed(r, run.plan) for r, run in zip(recipes, runs, strict=True)]
     for run, keys in zip(runs, flat, strict=True):
-        for key in [k for k in keys if k in IGNORED or k == "plan" or k.startswith("plan.")]:
-            del keys[key]
-        keys["plan"] = run.plan  # as it was understood: two spellings are one plan
         keys |= {key: _from_run(run, value) for key, value in keys.items()}
     groups: dict[str, dict[int, int]] = {}  # recipe without its seed -> seed -> index
     notes = []
     for index, (recipe, keys) in enumerate(zip(recipes, flat, strict=True)):
-        seeds = groups.setdefault(json.dumps(keys, sort_keys=True, default=str), {})
+        seeds = groups.setdefault(_identity(keys), {})
         if (first := seeds.setdefault(recipe.training.seed, index)) != index:
             notes.append(
                 f"left out: {runs[index].folder}, the same recipe and seed as {runs[first].folder}"
@@ -214,6 +211,25 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
         chosen = tuple(runs[seeds[seed]] for seed in order)
         variants.append(Variant(label, chosen, tuple(order), recipes[seeds[order[0]]], setting))
     return tuple(variants), notes
+
+
+def labels_to_be(recipes: Sequence[Recipe], plans: Sequence[str]) -> list[str]:
+    """What a comparison of runs of these recipes will call them, with their plans as understood."""
+    flat = [_but_for_the_seed(recipe, plan) for recipe, plan in zip(recipes, plans, strict=True)]
+    apart = {_identity(keys): index for index, keys in enumerate(flat)}
+    chosen = [flat[index] for index in apart.values()]
+    return _labels(_settings([recipes[index] for index in apart.values()], chosen), chosen)
+
+
+def _but_for_the_seed(recipe: Recipe, plan: str) -> dict[str, Any]:
+    """All that a recipe says by dotted keys, without what sets no variants apart."""
+    every = flattened(recipe.model_dump(mode="json"))
+    keys = {k: v for k, v in every.items() if k not in IGNORED and not k.startswith("plan.")}
+    return keys | {"plan": plan}  # as it was understood: two spellings are one plan
+
+
+def _identity(keys: Mapping[str, Any]) -> str:
+    return json.dumps(keys, sort_keys=True, default=str)
 
 
 def _kept_the_start(run: Run) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bough.data.label_cells import NO_CLASS
 from bough.data.prepared.columns import Column, Ints
 from bough.data.prepared.part import GOOD, UNLABELLED, Faults, Reading, Use, hashes
 from bough.data.prepared.streams import Stream, stream
@@ -30,7 +31,29 @@ from bough.recipe.tasks import SPLITS, Split, Task
 
 Policy = Literal["error", "skip"]
 USES: dict[Split, Use] = {"train": "needed", "dev": "needed", "test": "optional"}
+# Rows whose label is no class, and their share of all, from which on it is no slip of the pen.
+MISNAMED, MISNAMED_SHARE = 10, 0.1
+SET_ASIDE = "; `bough init FILE` sets some of a file's rows aside for it"
 MANY = 500_000  # rows, of which not every text is looked at again to know them
+
+
+@dataclass(frozen=True)
+class WaysOut:
+    """What a message on bad rows advises: that depends on who reads them, and what for."""
+
+    skip: str = "set `rows: skip` to go on without"
+    classes: str = "the train rows"  # what knows the classes that labels are held against
+
+
+FROM_A_RECIPE = WaysOut()
+
+
+class MissingColumnError(UserError):
+    """A table has not the column that a task names."""
+
+    def __init__(self, sentence: str, column: str):
+        super().__init__(sentence)
+        self.column = column
 
 
 @dataclass(frozen=True)
@@ -124,16 +147,17 @@ def load(
         if getattr(task, split) is None:
             raise UserError(
                 f"task {name!r} has no {split} rows; set tasks.{name}.{split} to a file, a hub set "
-                "or a list of rows"
+                f"or a list of rows{SET_ASIDE if split == 'dev' else ''}"
             )
     asked = [split for split in SPLITS if getattr(task, split) is not None]
     if splits is not None:
         asked = [split for split in asked if split in splits]
     tables = tables or TaskTables({name: task}, root, asked, {name} if gaps else ())
+    ways = WaysOut(classes=f"tasks.{name}.labels of the recipe") if task.labels else FROM_A_RECIPE
     task = tables.settled(name)
     return task, {
         split: limited(
-            rows_of(name, tables.table(name, split), policy, USES[split]),
+            rows_of(name, tables.table(name, split), policy, USES[split], ways=ways),
             getattr(task.limit, split),
         )
         for split in asked
@@ -160,6 +184,7 @@ def read(
     policy: Policy,
     labels: Use = "optional",
     gaps: bool = False,
+    ways: WaysOut = FROM_A_RECIPE,
 ) -> Rows:
     """Rows from anywhere for a task whose classes are known, as `predict` and `eval` need them."""
     if not task.settled and labels != "ignored":
@@ -172,7 +197,7 @@ def read(
         table = prepare(stream(source, wanted_by({name: task}), root, "the rows given"), reading)
     except UserError as error:
         raise UserError(f"task {name!r}: {error}") from None
-    return rows_of(name, table, policy, labels, task)
+    return rows_of(name, table, policy, labels, task, ways)
 
 
 def digest(rows: Rows) -> str:
@@ -208,16 +233,28 @@ def _json(cells: Sequence[Any]) -> Iterator[str]:
 # --- what a task has of a table -------------------------------------------------------------------
 
 
-def check(name: str, task: Task, table: Table, policy: Policy, use: Use) -> Rows:
+def check(
+    name: str,
+    task: Task,
+    table: Table,
+    policy: Policy,
+    use: Use,
+    ways: WaysOut = FROM_A_RECIPE,
+) -> Rows:
     """A table's rows for this task, each good one of them."""
     tasks = {} if use == "ignored" else {name: task}
     reading = Reading(task.columns, tasks, task.twin, hashes=False, marked=task.kind == "tag")
     source = Stream(table.source, 0, iter([table]), lambda cache: None)
-    return rows_of(name, prepare(source, reading), policy, use, task)
+    return rows_of(name, prepare(source, reading), policy, use, task, ways)
 
 
 def rows_of(
-    name: str, table: PreparedTable, policy: Policy, use: Use, task: Task | None = None
+    name: str,
+    table: PreparedTable,
+    policy: Policy,
+    use: Use,
+    task: Task | None = None,
+    ways: WaysOut = FROM_A_RECIPE,
 ) -> Rows:
     """A prepared table's rows for one of its tasks; what becomes of bad ones is in `policy`."""
     mine = table.labels.get(name)
@@ -233,7 +270,7 @@ def rows_of(
         raise UserError(f"task {name!r}: {table.source} has no rows")
     none = faults.count == table.total and use != "ignored"  # those answered may be a part of all
     if faults.count and (policy == "error" or none):
-        raise UserError(_sentence(name, table, faults, use))
+        raise UserError(_sentence(name, table, faults, use, ways))
     gaps = int((status == UNLABELLED).sum()) - mine.empty.count if mine and labelled else 0
     if gaps and not (status == GOOD).any():
         raise UserError(
@@ -262,11 +299,12 @@ def _check_columns(name: str, table: PreparedTable, columns: Sequence[str]) -> N
         if column in table.names:
             continue
         if not table.names and table.faults.count:  # a table without a row has no columns either
-            raise UserError(_sentence(name, table, table.faults, "needed"))
+            raise UserError(_sentence(name, table, table.faults, "needed", FROM_A_RECIPE))
         there = [column for column in table.names if column]
-        raise UserError(
+        raise MissingColumnError(
             f"task {name!r}: {table.source} has no column {column!r}; it has "
-            f"{listed(there) or 'none'}" + nearest(column, there)
+            f"{listed(there) or 'none'}" + nearest(column, there),
+            column,
         )
 
 
@@ -276,13 +314,27 @@ def named(row: Skipped, unit: str = "line") -> str:
     return f"{unit} {row.line}{column}: {row.why} (found {row.value})"
 
 
-def _sentence(name: str, table: PreparedTable, faults: Faults, use: Use) -> str:
+def _sentence(name: str, table: PreparedTable, faults: Faults, use: Use, ways: WaysOut) -> str:
     """The first bad row in full, the others counted, and the way out."""
     first = f"task {name!r}: {table.source} {named(faults.named[0], table.unit)}"
     # Rows to be answered come in parts, and an answer to some of them is none.
     if use == "ignored":
-        return f"{first}; fix the file"
+        return f"{first}; fix the file, or {ways.skip}"
+    if strange := _strange_labels(table, faults):
+        number = "none" if faults.count == table.total else f"{table.total - faults.count:,}"
+        return (
+            f"{first}; not in {ways.classes}, but in the file: {listed(strange)}; {number} "
+            f"of the {table.total:,} rows can be used: name the classes as the file does"
+        )
     if faults.count == table.total:
         return f"{first}; none of the {table.total:,} rows can be used"
     bad = f"{faults.count:,} of {table.total:,} rows {'is' if faults.count == 1 else 'are'} bad"
-    return f"{first}; {bad}: fix the file, or set `rows: skip` to go on without"
+    return f"{first}; {bad}: fix the file, or {ways.skip}"
+
+
+def _strange_labels(table: PreparedTable, faults: Faults) -> list[str]:
+    """Labels that no class is called by, if so many rows have one that the classes are wrong."""
+    strange = [row.value for row in faults.named if row.why.startswith(NO_CLASS)]
+    rows = faults.count * len(strange) / len(faults.named)
+    many = rows >= max(MISNAMED, MISNAMED_SHARE * table.total)
+    return list(dict.fromkeys(strange)) if many else []

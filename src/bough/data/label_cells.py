@@ -79,6 +79,9 @@ def label_cells(task: Task) -> LabelCells:
             assert_never(task.kind)
 
 
+NO_CLASS = "the label is no class of this task"
+
+
 class NamedCells(LabelCells):
     """Cells that name classes, as the recipe calls them or as the files write them."""
 
@@ -94,8 +97,7 @@ class NamedCells(LabelCells):
         place = self.index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
         if place is None:
             raise CellError(
-                f"the label is no class of this task; expected one of {listed(self.names)}"
-                + nearest(str(cell), self.names)
+                f"{NO_CLASS}; expected one of {listed(self.names)}" + nearest(str(cell), self.names)
             )
         return place
 

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bough.data import checked_rows
-from bough.data.checked_rows import Rows
+from bough.data.checked_rows import Rows, WaysOut
 from bough.data.dataset import Data
 from bough.data.examples import Examples
 from bough.data.prepared.streams import open_table
 from bough.data.tables import wanted_of
 from bough.data.tokens import text_of
-from bough.errors import UserError
+from bough.errors import UserError, listed, nearest
 from bough.formatting import number
 from bough.inference.input_files import Choice, fitting, readers
 from bough.inference.load import load
@@ -38,6 +38,8 @@ from bough.scoring.evaluate import learned_nothing, predict, read_out, score
 from bough.scoring.metrics import Predictions
 
 Say = Callable[[str], None]
+# Asked from Python and from the command line alike.
+WAYS_OUT = WaysOut("leave such rows out (--skip, in Python skip=True)", "the model")
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def evaluate(
     gaps = len({task.label_columns for task in able.values()}) > 1
     gathered = {
         name: checked_rows.read(
-            name, task, given, root=root, policy=policy, labels="needed", gaps=gaps
+            name, task, given, root=root, policy=policy, labels="needed", gaps=gaps, ways=WAYS_OUT
         )
         for name, task in able.items()
     }
@@ -230,6 +232,13 @@ def _labelled(model: Model, source: Source, choice: Choice, root: Path) -> dict[
     called = source if isinstance(source, str) else "the rows given"
     if choice.tasks:
         return candidates  # a column that is not there is named when it is read
+    for column in filter(None, (*choice.text, choice.label)):
+        if column not in names:
+            there = [name for name in names if name]
+            raise UserError(
+                f"{called}: has no column {column!r}; it has {listed(there) or 'none'}"
+                + nearest(column, there)
+            )
     return fitting(candidates, called, names, labels=True)
 
 

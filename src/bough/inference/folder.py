@@ -81,4 +81,5 @@ def find(source: str | os.PathLike[str] | Run) -> Path:
     runs = [f.name for f in beside if (f / "recipe.yaml").exists() or (f / config.FILE).exists()]
     if len(folder.parts) == 2 and not folder.is_absolute() and not runs:
         return from_hub(str(source), "model")
-    raise UserError(f"{folder}: no such run or model folder{nearest(folder.name, runs)}")
+    close = nearest(folder.name, runs, f"{folder.parent}{os.sep}")
+    raise UserError(f"{folder}: no such run or model folder{close}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from bough.data import checked_rows
+from bough.data.checked_rows import WaysOut
 from bough.data.tables import READERS, Wanted, parts
 from bough.data.tokens import Text, text_of
 from bough.errors import UserError
@@ -27,6 +28,7 @@ from bough.recipe.tasks import Task
 from bough.user_paths import place
 
 TABLES = READERS.keys() - {".txt"}  # which has a text per line, and no header
+SKIP = "leave out what cannot be read with --skip"
 READ = 2**16  # bytes, as many as a pipe holds
 
 
@@ -158,7 +160,7 @@ def _lines(
             yield _line(model, raw, number, choice)._replace(where=f"{name}, line {number}")
         except UserError as error:
             if not choice.skip:
-                raise UserError(f"{name}, {error}; fix or remove the line") from None
+                raise UserError(f"{name}, {error}; fix or remove the line, or {SKIP}") from None
             left_out.add(str(error))
     if not number:
         raise UserError(f"{name}: there is no text in it")
@@ -250,7 +252,7 @@ def _rows(
         faults: dict[int, str] = {}
         others = {name: dict(zip(part.lines, part.columns[name], strict=True)) for name in kept}
         for name, task in asked.items():
-            checked = checked_rows.check(name, task, part, policy=policy, use="ignored")
+            checked = checked_rows.check(name, task, part, policy, "ignored", WaysOut(SKIP))
             for bad in checked.skipped:
                 faults.setdefault(bad.line, checked_rows.named(bad, part.unit))
             for line, label, texts in zip(checked.lines, checked.ids, checked.texts, strict=True):

@@ -157,6 +157,8 @@ class Model(ABC):
         abstain: float = 0,
     ) -> Iterator[dict[str, Answer]]:
         """Like `predict`, for however many texts: answers come in order, while texts are read."""
+        if not 0 <= abstain <= 1:
+            raise UserError(f"abstain is {abstain}; expected a probability from 0 to 1")
         chosen = self.chosen(tasks)
         if is_frame(texts):
             answered = self._rows(asked_of(columns_of(texts), self.tasks, chosen))

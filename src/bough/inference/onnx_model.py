@@ -53,6 +53,13 @@ class OnnxModel(Model):
     texts: Any = None  # onnxruntime.InferenceSession
     pairs: Any = None  # the same; None where no task reads its texts apart
 
+    def save(self, folder: str | Path) -> Path:
+        """Refused: what another folder would need is not in the graphs."""
+        raise UserError(
+            f"{folder}: an ONNX export cannot be saved as a model, for its weights are in graphs; "
+            "copy its folder, or load the run it came from and save that"
+        )
+
     def outputs(
         self, whole: Form, apart: Form, asked: Sequence[tuple[str, ...]]
     ) -> dict[str, tuple[list[int], Tensor]]:

@@ -92,7 +92,10 @@ def find(name: str) -> Path:
     try:
         return from_hub(name, "encoder")
     except UserError as mistake:
-        raise UserError(f"{mistake}{nearest(name, [MINILM])}") from None
+        close = nearest(name, [MINILM])
+        raise UserError(
+            f"{mistake}; name a local folder, or {MINILM}, which the demo extra brings{close}"
+        ) from None
 
 
 def minilm() -> Path:

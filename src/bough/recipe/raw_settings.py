@@ -65,7 +65,8 @@ class RawSettings:
         elif isinstance(source, str | os.PathLike):
             path = Path(source)
             value, lines = yaml.parse(_text(path), str(path))
-            origins = {key: f"{path} line {line}" for key, line in lines.items()}
+            origins: dict[yaml.Path, str] = {(): str(path)}
+            origins |= {key: f"{path} line {line}" for key, line in lines.items()}
             settings = cls({}, str(path), origins, path.parent, keys, kind, variables, unset)
         else:
             expected = f"a {kind} is a file, a dict or a {kind.capitalize()}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -102,7 +103,7 @@ class Recipe(Consistent):
     )
 
     _folder: Path | None = PrivateAttr(None)  # the file's, as long as `data` was not found
-    _data_origin: str = PrivateAttr("the recipe")  # where `data` was set, for the same case
+    _origins: dict[yaml.Path, str] = PrivateAttr(default_factory=dict)  # of what a user wrote
     _written: dict[yaml.Path, str] = PrivateAttr(default_factory=dict)  # paths that name variables
 
     @classmethod
@@ -128,8 +129,8 @@ class Recipe(Consistent):
                 return source
             data = mapped(source, lambda text, _: text)
             raw = RawSettings(
-                data, "the recipe", {}, source._folder, _keys, variables=_variables,
-                written=dict(source._written),
+                data, "the recipe", dict(source._origins), source._folder, _keys,
+                variables=_variables, written=dict(source._written),
             )  # fmt: skip
         else:
             raw = RawSettings.read(source, _keys, variables=_variables, unset=unset)
@@ -140,7 +141,7 @@ class Recipe(Consistent):
         except ValidationError as fault:
             raise raw.user_error(fault.errors()) from None
         recipe._folder = raw.folder
-        recipe._data_origin = raw.where(("data",))
+        recipe._origins = raw.origins
         recipe._written = raw.written
         folder = recipe._data_folder()
         if folder is not None:
@@ -160,11 +161,25 @@ class Recipe(Consistent):
         folder = self._data_folder()
         if folder is None:
             looked = " and ".join(str(folder) for folder in self._candidates())
+            where = self._where("data") or "the recipe"
             raise UserError(
-                f"{self._data_origin}: data: no such folder, looked for {looked}; set it to the "
-                "right one"
+                f"{where}: data: no such folder, looked for {looked}; set it to the right one"
             )
         return folder
+
+    @contextmanager
+    def blamed(self, *path: str) -> Iterator[None]:
+        """A mistake that comes to light within is told with the line or the `--set` behind it."""
+        try:
+            yield
+        except UserError as error:
+            where = self._where(*path)
+            raise UserError(f"{where}: {error}" if where else str(error)) from None
+
+    def _where(self, *path: str) -> str:
+        """The origin of a value, or of the nearest thing around it; of a dict nothing is known."""
+        above = (path[:length] for length in range(len(path), -1, -1))
+        return next((self._origins[place] for place in above if place in self._origins), "")
 
     def anchored(self) -> Recipe:
         """With an encoder's folder by its full path, so that it is found from anywhere."""
@@ -258,8 +273,8 @@ class Recipe(Consistent):
             if task.loss == "pearson" and self.training.accumulate > 1:
                 yield (
                     ("tasks", name, "loss"),
-                    "the correlation is of a whole batch, which `accumulate` cuts into parts; set a "
-                    "larger `batch` instead, or another loss",
+                    "the correlation is of a whole batch, which `accumulate` cuts into parts; set "
+                    "a larger `batch` instead, or another loss",
                 )
             for number, other in enumerate(task.unlabelled):
                 problem = self._texts_problem(name, other)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from bough.errors import UserError
+from bough.errors import UserError, shorten
 
 Path = tuple[str | int, ...]  # to a value: keys of mappings, places in lists
 
@@ -25,6 +25,11 @@ _SCALARS = {
         [*"-+.0123456789"],
     ),
 }
+
+
+_COLON_IN_VALUE = re.compile(r"\s*(?:- )?[^\s:]+:\s+[^\s'\"#{\[].*:(?:\s|$)")
+NO_SPACE = "there is no space after the colon"
+_NO_SPACE = re.compile(r"\s*(?:- )?[\w.*-]+:[^\s:/]")
 
 
 class _Loader(yaml.SafeLoader):
@@ -76,9 +81,7 @@ def parse(text: str, where: str) -> tuple[Any, dict[Path, int]]:
         builder = _Builder(where)
         return (None if node is None else builder.build(node, ())), builder.lines
     except yaml.MarkedYAMLError as fault:
-        mark = fault.problem_mark or fault.context_mark
-        at = f" line {mark.line + 1}" if mark else ""
-        raise UserError(f"{where}{at} is not YAML: {fault.problem or fault.context}") from None
+        raise UserError(f"{where} {_mistake(text, fault)}") from None
     except yaml.reader.ReaderError as fault:
         line = text.count("\n", 0, int(fault.position)) + 1
         raise UserError(f"{where} line {line} is not YAML: {fault.reason}") from None
@@ -86,6 +89,69 @@ def parse(text: str, where: str) -> tuple[Any, dict[Path, int]]:
         raise UserError(f"{where} is nested too deeply to be read") from None
     except (yaml.YAMLError, ValueError, OverflowError) as fault:
         raise UserError(f"{where} is not YAML: {fault}") from None
+
+
+def _mistake(text: str, fault: yaml.MarkedYAMLError) -> str:
+    """What is likely wrong: yaml notices many a mistake only on the line after it."""
+    lines = [*text.splitlines(), ""]
+    mark = fault.problem_mark or fault.context_mark
+    at = min(mark.line, len(lines) - 1) if mark else 0
+    opened = min(fault.context_mark.line, at) if fault.context_mark else at
+    before = next((n for n in range(at - 1, -1, -1) if _says_something(lines[n])), at)
+    problem = fault.problem or fault.context or "it cannot be read"
+    if "\t" in _indent(lines[at]):
+        line, what = at, "it is indented by a tab; use spaces"
+    elif problem.startswith("mapping values") and _COLON_IN_VALUE.match(lines[at]):
+        line, what = at, "a value with a colon and a space in it is to be in quotes"
+    elif problem.startswith(("mapping values", "could not find expected ':'")):
+        line, what = _unlike_a_key(lines, opened if problem.startswith("could") else before, at)
+    elif problem.startswith("expected ',' or"):
+        line, what = opened, "a bracket is opened here and not closed"
+    elif problem == "found unexpected end of stream":
+        line, what = opened, "a quote is opened here and not closed"
+    elif problem.endswith("cannot start any token"):
+        line, what = at, "a value that begins with such a sign is to be in quotes"
+    elif (
+        problem.startswith("expected <block end>")
+        and mark
+        and mark.column > len(_indent(lines[at]))
+    ):
+        line, what = at, "there is something after the closing quote or bracket"
+    elif _NO_SPACE.match(lines[before]):
+        line, what = before, NO_SPACE
+    elif problem.startswith("expected <block end>"):
+        line, what = at, _out_of_line(lines, before, at)
+    else:
+        line, what = at, problem
+    return f"line {line + 1} is not YAML: {what} (found {shorten(lines[line].strip())})"
+
+
+def _unlike_a_key(lines: list[str], before: int, at: int) -> tuple[int, str]:
+    """Which of two lines that follow each other is no key and value, and why."""
+    if _NO_SPACE.match(lines[before]):
+        return before, NO_SPACE
+    if not re.search(r":(\s|$)", lines[before]):
+        return before, "there is no colon after the key"
+    return at, f"its indentation is wrong: {_indents(lines, before, at)}, and has a value already"
+
+
+def _out_of_line(lines: list[str], before: int, at: int) -> str:
+    if len(_indent(lines[before])) == len(_indent(lines[at])):
+        return "items of a list (- ...) and keys are mixed"
+    return f"its indentation fits no line above it: {_indents(lines, before, at)}"
+
+
+def _indents(lines: list[str], before: int, at: int) -> str:
+    here, there = (len(_indent(lines[number])) for number in (at, before))
+    return f"it begins after {here} blanks, line {before + 1} after {there}"
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
 
 
 def write(value: Any) -> str:

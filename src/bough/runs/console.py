@@ -70,6 +70,35 @@ class Silent:
     def close(self) -> None: ...
 
 
+class Announcing:
+    """A display that is given something to say once computing has begun: then all that was asked
+    for has been checked, and an error is not lost behind it."""
+
+    def __init__(self, display: Display):
+        self.display = display
+        self.waiting: list[str] = []
+
+    def announce(self, text: str) -> None:
+        self.waiting.append(text)
+
+    def say(self, text: str) -> None:
+        self.display.say(text)
+
+    def step(self, moment: Moment) -> None:
+        while self.waiting:
+            self.display.say(self.waiting.pop(0))
+        self.display.step(moment)
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        self.display.log(entry)
+
+    def scored(self, step: int, scores: Mapping[str, Any], best: bool) -> None:
+        self.display.scored(step, scores, best)
+
+    def close(self) -> None:
+        self.display.close()
+
+
 def by_metric(scores: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     """Each task's score by task and metric, then the aggregates, as far as they are there."""
     by_task = {
@@ -227,6 +256,8 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
 @contextmanager
 def preparing(display: Display) -> Iterator[Callable[[str, float, int], None]]:
     """What is told of tables that are being read: a bar where someone watches, else lines."""
+    if isinstance(display, Announcing):
+        display = display.display
     if isinstance(display, Panel):
         columns = TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn()
         with Progress(*columns, console=display.console, transient=True) as bars:

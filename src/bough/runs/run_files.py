@@ -28,6 +28,7 @@ class Entry(Open):
     """A line of metrics.jsonl."""
 
     step: Count
+    steps: Count | None = None
     loss: dict[str, Number | None] = {}
     cosines: dict[str, dict[str, Number | None]] | None = None
     dev: Judged | None = None

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -22,6 +22,7 @@ _LONGEST = 80  # characters of a cell's name: it becomes a folder's
 _NAME = re.compile(r"[A-Za-z0-9_@=+~-][A-Za-z0-9_.@=+~-]*")
 
 Overrides = dict[str, Any]  # dotted key -> value
+Where = Callable[[str], str]  # what a message calls the place that sets a key; "" is no one key
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,11 @@ class RunSpec:
     recipe: Recipe
 
     @classmethod
-    def of(cls, base: Recipe, cell: str, overrides: Overrides, seed: int) -> RunSpec:
-        return cls(cell, seed, with_overrides(base, overrides | {SEED: seed}, f"cell {cell!r}"))
+    def of(
+        cls, base: Recipe, cell: str, overrides: Overrides, seed: int, where: Where | None = None
+    ) -> RunSpec:
+        where = where or (lambda key: f"cell {cell!r}")
+        return cls(cell, seed, with_overrides(base, overrides | {SEED: seed}, where))
 
     @property
     def name(self) -> str:
@@ -105,22 +109,25 @@ def _words(text: str) -> list[str]:
 # --- recipes -------------------------------------------------------------------------------------
 
 
-def with_overrides(base: Recipe, overrides: Overrides, where: str) -> Recipe:
+def with_overrides(base: Recipe, overrides: Overrides, where: Where) -> Recipe:
     """The recipe with keys changed. `tasks` as a list keeps these tasks, `tasks.*` is each."""
     names = overrides.get("tasks")
     if isinstance(names, list | tuple):
-        base = _only(base, [str(name) for name in names], where)
+        base = _only(base, [str(name) for name in names], where("tasks"))
         overrides = {key: value for key, value in overrides.items() if key != "tasks"}
-    settings = []
+    settings: dict[str, str] = {}  # as `--set` has them -> the key of the survey
     for key, value in overrides.items():
         first, star, rest = key.partition(".*.")
         each = star and first == "tasks"
         keys = [f"tasks.{name}.{rest}" for name in base.tasks] if each else [key]
-        settings += [f"{one}={json.dumps(value, ensure_ascii=False)}" for one in keys]
+        text = json.dumps(value, ensure_ascii=False)
+        settings |= {f"{one}={text}": key for one in keys}
     try:
-        return Recipe.read(base, settings).anchored()
+        return Recipe.read(base, list(settings)).anchored()
     except UserError as error:
-        raise UserError(f"{where}: {str(error).removeprefix('--set ')}") from None
+        said = str(error).removeprefix("--set ")
+        wrong = next((key for text, key in settings.items() if said.startswith(text)), "")
+        raise UserError(f"{where(wrong)}: {said}") from None
 
 
 def _only(base: Recipe, names: Sequence[str], where: str) -> Recipe:
@@ -137,8 +144,11 @@ def _only(base: Recipe, names: Sequence[str], where: str) -> Recipe:
     return base.model_copy(update={"tasks": tasks, "training": training})
 
 
-def check(recipes: Iterable[Recipe]) -> None:
-    """Refuse at once what would fail a run later: plans, the data folder."""
+def checked_plans(recipes: Iterable[tuple[Recipe, Where]]) -> list[str | None]:
+    """The plans as they are understood; None where the encoder, and so its layers, is not known.
+
+    Refused at once is what would fail a run later: plans, the data folder.
+    """
     from bough.model.network import plan_of
     from bough.model.pretrained import find
     from bough.plan.encoder_shape import Shape
@@ -150,8 +160,19 @@ def check(recipes: Iterable[Recipe]) -> None:
         except UserError:  # the run that needs it says so
             return None
 
-    distinct = {json.dumps([r.encoder, r.plan, [*r.tasks], r.data]): r for r in recipes}
-    for recipe in distinct.values():
+    def understood(recipe: Recipe, where: Where) -> str | None:
         _ = recipe.root  # refused where it is not there
-        if (shape := shape_of(recipe.encoder)) is not None:
-            plan_of(recipe.plan, recipe.tasks, shape)
+        shape = shape_of(recipe.encoder)
+        try:
+            return None if shape is None else plan_of(recipe.plan, recipe.tasks, shape).text
+        except UserError as error:
+            raise UserError(f"{where('plan')}: {error}") from None
+
+    known: dict[str, str | None] = {}
+    plans = []
+    for recipe, where in recipes:
+        key = json.dumps([recipe.encoder, recipe.plan, [*recipe.tasks], recipe.data])
+        if key not in known:
+            known[key] = understood(recipe, where)
+        plans.append(known[key])
+    return plans

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -38,7 +38,8 @@ class Progress:
     cells: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # runs' dev scores
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     began: dict[str, float] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)  # of runs that began and ended here
+    running: dict[str, RunSpec] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)  # of finished runs, by their own clocks
     looked: float = 0.0
 
     def count(self, spec: RunSpec, outcome: str) -> Mapping[str, Any]:
@@ -46,23 +47,26 @@ class Progress:
         self.counts[outcome] += 1
         scores: Mapping[str, Any] = {}
         if outcome == "done":
+            run = self.find(spec.name)
             with suppress(UserError):
-                scores = self.find(spec.name).scores.get("dev") or {}
+                scores = run.scores.get("dev") or {}
+            with suppress(UserError, OSError):
+                self.seconds.append(seconds_taken(run))
             self.cells.setdefault(spec.cell, []).append(scores)
         return scores
 
     def started(self, spec: RunSpec) -> None:
         again = self.find(spec.name).recipe_file.is_file()
-        self.began[spec.name] = time.monotonic()
+        self.began[spec.name], self.running[spec.name] = time.monotonic(), spec
         self.say(f"{spec.name}: {'goes on' if again else 'begins'}")
 
     def ended(self, spec: RunSpec, outcome: str, why: str = "") -> None:
         began = self.began.pop(spec.name, None)
+        self.running.pop(spec.name, None)
         scores = self.count(spec, outcome)
         took = ""
         if began is not None and outcome == "done":
-            self.seconds.append(time.monotonic() - began)
-            took = f" in {duration(self.seconds[-1])}"
+            took = f" in {duration(time.monotonic() - began)}"
         line = f"{spec.name}: {outcome}{took} ({self.ended_runs} of {self.total})"
         if outcome == "done":
             line += f"  {one_line(scores)}"
@@ -91,17 +95,26 @@ class Progress:
         return self.counts["done"] + self.counts["failed"] + self.counts["pruned"]
 
     def left(self) -> str:
-        """How long the rest may take, once a run has shown it."""
+        """How long the rest may take, once a run, or a part of one, has shown it."""
         remaining = self.total - self.ended_runs
-        if not self.seconds or remaining <= 0:
+        found = (way(self.find(name), spec) for name, spec in self.running.items())
+        ways = [each for each in found if each.share > 0]
+        whole = self.seconds or [each.seconds / each.share for each in ways]
+        if not whole or remaining <= 0:
             return ""
-        return f"about {duration(statistics.mean(self.seconds) * remaining / self.workers)} left"
+        begun = sum(each.seconds / each.share - each.seconds for each in ways)
+        ahead = statistics.mean(whole) * max(0, remaining - len(ways)) + begun
+        return f"about {duration(ahead / min(self.workers, remaining))} left"
 
     def head(self, running: int) -> str:
         """The counts, and how long it may take."""
         counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n)
         left = self.left()
         return f"{counts or '0 done'} of {self.total}; {running} running{left and f'; {left}'}"
+
+    def drawn(self, *above: RenderableType) -> Group:
+        """The table below what fits on any screen, for it is cut off there; once it has a line."""
+        return Group(*above, *([self.table()] if self.cells else []))
 
     def table(self) -> Table:
         """A line per cell: how many runs, and the means of their dev scores."""
@@ -139,25 +152,50 @@ class LiveProgress(Progress):
     def show(self, running: Sequence[RunSpec]) -> None:
         now = Table(box=None, padding=(0, 2), show_header=False)
         for spec in running:
-            now.add_row(f"  {spec.name}", place(self.find(spec.name), spec))
-        # The table last: what does not fit on the screen is cut off below.
-        self.live.update(Group(Text(self.head(len(running))), now, self.table()))
+            now.add_row(f"  {spec.name}", str(way(self.find(spec.name), spec)))
+        self.live.update(self.drawn(Text(self.head(len(running))), now))
 
     def close(self) -> None:
         self.live.stop()
 
 
-def place(run: Run, spec: RunSpec) -> str:
+@dataclass(frozen=True)
+class Way:
     """How far a run has come, by its log."""
-    step, scores = 0, ""
-    try:
+
+    step: int = 0
+    steps: int | None = None  # of the whole run, where that is known
+    seconds: float = 0.0  # by its own clock, which stands while it is stopped
+    scores: str = ""
+
+    @property
+    def share(self) -> float:
+        """Of the whole run; 0 while nobody knows."""
+        known = self.steps and self.seconds > 0
+        return min(1.0, self.step / self.steps) if known and self.steps else 0.0
+
+    def __str__(self) -> str:
+        return f"step {self.step}{f' of {self.steps}' if self.steps else ''}  {self.scores}"
+
+
+def way(run: Run, spec: RunSpec) -> Way:
+    training = spec.recipe.training
+    far = Way(steps=training.steps)
+    with suppress(UserError, OSError):
         for entry in run.metrics():
-            step = entry.get("step", step)
-            scores = one_line(entry["dev"]) if "dev" in entry else scores
-    except (UserError, OSError):
-        return "..."
-    steps = spec.recipe.training.steps
-    return f"step {step}{f' of {steps}' if steps else ''}  {scores}"
+            # Of several phases a line knows its own only.
+            steps = far.steps if training.phases else entry.get("steps") or far.steps
+            seconds = entry.get("seconds") or far.seconds
+            scores = one_line(entry["dev"]) if "dev" in entry else far.scores
+            far = Way(entry["step"], steps, seconds, scores)
+    return far
+
+
+def seconds_taken(run: Run) -> float:
+    """By a finished run's own clock; else between its files."""
+    with suppress(UserError, KeyError):
+        return float(run.cost["training_seconds"])
+    return (run.folder / "scores.json").stat().st_mtime - run.recipe_file.stat().st_mtime
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from bough.errors import UserError, listed, nearest
@@ -20,6 +29,7 @@ from bough.recipe.raw_settings import RawSettings, escaped, mapped
 from bough.recipe.recipe import Recipe
 from bough.recipe.validation import misfit
 from bough.survey.cells import SEED, Overrides, RunSpec, check_name, grid, with_overrides
+from bough.user_paths import similar_file
 
 COSTS = ("bytes_to_serve", "step_seconds", "training_seconds", "peak_memory")
 
@@ -115,24 +125,33 @@ class Survey(_Strict):
     )
     budget: str | None = Field(None, description="The budget that was chosen; bough writes this.")
 
+    _origins: dict[yaml.Path, str] = PrivateAttr(default_factory=dict)  # the file, and its lines
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both ask for the same, wherever they were read from."""
+        return isinstance(other, Survey) and self.__dict__ == other.__dict__
+
     @classmethod
     def read(cls, source: str | os.PathLike[str] | Mapping[str, Any] | Survey) -> Survey:
         """A survey from a file or a dict, its base recipe within it."""
         if isinstance(source, Survey):
             return source
         settings = RawSettings.read(source, _keys, "survey", "recipe", _variables)
+        if "tasks" in settings.data and "recipe" not in settings.data:
+            raise UserError(_no_recipe(settings.name))
         try:
             survey = cls.model_validate(settings.data)
         except ValidationError as fault:
             raise settings.user_error(fault.errors()) from None
-        recipe = _base(survey.recipe, settings.folder, settings.name)
+        survey._origins = settings.origins
+        recipe = _base(survey.recipe, settings.folder, settings.where(("recipe",)))
         return survey.model_copy(update={"recipe": mapped(recipe, lambda text, _: escaped(text))})
 
     def resolved(self, budget: str | None = None, threads: int | None = None) -> Survey:
         """One size of it, every cell written out, on a base that is complete."""
         budget = budget or next(iter(self.budgets), None)
         size = self._budget(budget)
-        base = with_overrides(self.base, self.fixed | size.fixed, "fixed")
+        base = with_overrides(self.base, self.fixed | size.fixed, partial(self._fixed, budget))
         if base.threads is None and threads is not None:
             base = base.model_copy(update={"threads": threads})
         search = self.search
@@ -187,10 +206,30 @@ class Survey(_Strict):
         """Every run of a resolved survey, all cells with the first seed first."""
         base = self.base
         return [
-            RunSpec.of(base, name, overrides, seed)
+            RunSpec.of(base, name, overrides, seed, partial(self.where, name))
             for seed in self.seeds
             for name, overrides in self.cells.items()
         ]
+
+    def where(self, cell: str, key: str = "") -> str:
+        """What a message calls a key of a cell: with the line that sets it, where it is known."""
+        sizes: tuple[yaml.Path, ...] = (("budgets", self.budget or ""), ())
+        places = [
+            place
+            for size in sizes
+            for place in ((*size, "cells", cell, key), (*size, "vary", key), (*size, "cells", cell))
+        ]
+        return f"{self.origin(*places)}cell {cell!r}"
+
+    def _fixed(self, budget: str | None, key: str) -> str:
+        return f"{self.origin(('budgets', budget or '', 'fixed', key), ('fixed', key))}fixed"
+
+    def origin(self, *places: yaml.Path) -> str:
+        """The beginning of a message on the first of these places that the survey's file has."""
+        found = next(
+            (self._origins[place] for place in (*places, ()) if place in self._origins), ""
+        )
+        return f"{found}: " if found else ""
 
     def dump(self) -> str:
         """The survey as YAML; reading it gives an equal survey."""
@@ -215,15 +254,26 @@ def _keys(path: yaml.Path) -> Mapping[str, FieldInfo] | None:
     return None
 
 
+def _no_recipe(name: str) -> str:
+    file = Path(name).name
+    return (
+        f"{name}: is a recipe, and not a survey; a survey names its recipe (`recipe: {file}`) and "
+        "what is to vary (`vary`, `cells` or `search`); for one run: bough train"
+    )
+
+
 def _base(recipe: str | dict[str, Any], folder: Path | None, source: str) -> Recipe:
     """The base recipe; a relative path starts at the survey's file, or here."""
     places = [*([folder] if folder is not None else []), Path()]
     if isinstance(recipe, str):
-        files = [place / recipe for place in places]
+        files = list(dict.fromkeys((place / recipe).absolute() for place in places))
         file = next((file for file in files if file.is_file()), None)
         if file is None:
-            looked = " and ".join(str(file.absolute()) for file in files)
-            raise UserError(f"{source}: recipe {recipe!r}: no such file, looked for {looked}")
+            looked = " and ".join(map(str, files))
+            close = next(filter(None, map(similar_file, files)), "")
+            raise UserError(
+                f"{source}: recipe {recipe!r}: no such file, looked for {looked}{close}"
+            )
         return Recipe.read(file)
     data = Path(str(recipe.get("data", ".")))
     if not data.is_dir() and (places[0] / data).is_dir():

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from bough.comparison.groups import find_runs, finished, group
+from bough.comparison.groups import find_runs, finished, group, labels_to_be
 from bough.errors import UserError, listed, nearest
 from bough.machine_limits import cores
 from bough.recipe.recipe import Recipe
@@ -212,20 +213,44 @@ def prepare(
             "recipe or as they were begun; leave it out"
         )
     if old != survey:
-        cells.check(recipes(survey))
+        check(survey)
     if budget is None and len(asked.budgets) > 1:
         others = [name for name in asked.budgets if name != chosen]
         print(f"budget: {chosen} (there is also {listed(others)})", file=sys.stderr)
     return folder, survey
 
 
-def recipes(survey: Survey) -> list[Recipe]:
-    """The recipes of a resolved survey; of a search, some that have all of its values."""
+def check(survey: Survey) -> None:
+    """Refuse what would fail a run of a resolved survey, or the comparison at its end."""
+    found = recipes(survey)
+    plans = cells.checked_plans(found)
+    known = [plan for plan in plans if plan is not None]
+    # What a search comes to, or an encoder that is not here, nobody can tell yet.
+    if survey.baseline is None or survey.search is not None or len(known) < len(plans):
+        return
+    labels = labels_to_be([recipe for recipe, _ in found], known)
+    named = cells.find_cell(survey.baseline, survey.cells)
+    if named is None and survey.baseline not in (*labels, *known):
+        expected = listed([repr(name) for name in survey.cells], 12)
+        raise UserError(
+            f"{survey.origin(('baseline',))}baseline is {survey.baseline!r}; expected the name of "
+            f"a cell ({expected}), or its label in a comparison"
+            + nearest(survey.baseline, [*survey.cells, *labels])
+        )
+
+
+def recipes(survey: Survey) -> list[tuple[Recipe, cells.Where]]:
+    """The recipes of a resolved survey, and who sets their keys; of a search, some that have all
+    of its values."""
     if survey.search is None:
-        return [spec.recipe for spec in survey.run_specs()]
+        return [(spec.recipe, partial(survey.where, spec.cell)) for spec in survey.run_specs()]
     base = survey.base
+
+    def where(key: str) -> str:
+        return f"{survey.origin(('search', 'space', key), ('search', 'space'))}search.space"
+
     spaces = corners(survey.search)
-    return [cells.with_overrides(base, keys, "search.space") for keys in spaces]
+    return [(cells.with_overrides(base, keys, where), where) for keys in spaces]
 
 
 def chosen(survey: Survey, only: Sequence[str]) -> list[RunSpec]:

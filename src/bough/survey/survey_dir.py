@@ -17,6 +17,7 @@ from typing import Literal
 from bough.errors import UserError
 from bough.files import write_atomically
 from bough.recipe.raw_settings import flattened
+from bough.recipe.recipe import Recipe
 from bough.runs.lock import locked
 from bough.runs.run_dir import Run
 from bough.survey.cells import RunSpec, with_overrides
@@ -102,11 +103,12 @@ def _changes(old: Survey, new: Survey) -> Iterator[str]:
         if cell not in new.cells:
             yield f"it has a cell {cell!r}, which this has not"
     for cell in old.cells or ("the base",):
-        there, here = (
-            flattened(with_overrides(s.base, s.cells.get(cell, {}), cell).model_dump(mode="json"))
-            for s in (old, new)
-        )
+        there, here = (flattened(_of_cell(s, cell).model_dump(mode="json")) for s in (old, new))
         for key in {**there, **here}:
             if there.get(key) != here.get(key):
                 a, b = (json.dumps(keys.get(key)) for keys in (there, here))
                 yield f"{key} of {cell} is {a} there and {b} here"
+
+
+def _of_cell(survey: Survey, cell: str) -> Recipe:
+    return with_overrides(survey.base, survey.cells.get(cell, {}), lambda key: cell)

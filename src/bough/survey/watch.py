@@ -7,7 +7,6 @@ alone, for a look that holds it would turn the run's own process away.
 from __future__ import annotations
 
 import shutil
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from bough.formatting import duration, size
 from bough.runs.console import plain_console
 from bough.runs.run_dir import Run
 from bough.survey.cells import RunSpec
-from bough.survey.progress import Progress, place
+from bough.survey.progress import Progress, way
 from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir
 
@@ -60,17 +59,15 @@ class Board:
             elif state == "begun":
                 (running if self._silence(spec.name) < QUIET else still).append(spec)
         progress.workers = max(1, len(running))
-        if self.done:
-            progress.seconds = [statistics.median(map(self._seconds, self.done))]
+        progress.running = {spec.name: spec for spec in running}
         now = Table(box=None, padding=(0, 2), show_header=False)
         for spec in running:
-            now.add_row(f"  {spec.name}", place(self.folder.run(spec.name), spec))
+            now.add_row(f"  {spec.name}", str(way(self.folder.run(spec.name), spec)))
         for spec in still if self.survey.search is None else ():  # a search has ended most of them
             quiet = f"no sign for {duration(self._silence(spec.name))}"
-            now.add_row(f"  {spec.name}", f"{place(self.folder.run(spec.name), spec)}  ({quiet})")
+            now.add_row(f"  {spec.name}", f"{way(self.folder.run(spec.name), spec)}  ({quiet})")
         head = f"{progress.head(len(running))}; {self._disk()}"
-        # The table last: what does not fit on the screen is cut off below.
-        return Group(Text(head), now, progress.table())
+        return progress.drawn(Text(head), now)
 
     @property
     def complete(self) -> bool:
@@ -88,13 +85,6 @@ class Board:
             return self.survey.run_specs()
         runs = sorted((self.folder.path / "runs").glob("*/recipe.yaml"))
         return [self.done.get(file.parent.name) or _found(Run(file.parent)) for file in runs]
-
-    def _seconds(self, name: str) -> float:
-        """By its own clock, which stands while it is stopped; else between its files."""
-        run = self.folder.run(name)
-        with suppress(UserError, KeyError):
-            return float(run.cost["training_seconds"])
-        return _written(run.folder / "scores.json") - _written(run.recipe_file)
 
     def _silence(self, name: str) -> float:
         """Seconds since the run last wrote something."""

@@ -132,6 +132,7 @@ class Loop:
             return
         entry: dict[str, Any] = {
             "step": progress.total,
+            "steps": phase.steps,  # of the phase, as far as it is known yet
             "phase": progress.phase,
             "epoch": round(epochs, 4),
             "loss": {n: v for n, v in means.items() if not math.isnan(v)},

@@ -70,7 +70,8 @@ class Trainer:
             )
         encoder = pretrained.load(recipe.encoder)
         # Reading the data may take long: what is wrong with the plan is said before.
-        plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
+        with recipe.blamed("plan"):
+            plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
         self.data = self._gathered(encoder)
         self.model, notes = untrained_model(recipe, self.data, encoder)
         self.tasks = self.model.tasks
