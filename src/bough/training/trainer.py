@@ -62,12 +62,7 @@ class Trainer:
         self.display = display
         self.state = state  # of the checkpoint to go on from, until that is done
         self.device = device_of(processes.device(recipe.device))
-        whole = [name for name, task in recipe.tasks.items() if task.loss == "pearson"]
-        if whole and processes.count > 1:
-            raise UserError(
-                f"task {whole[0]!r}: its loss, pearson, is of a whole batch, of which each of "
-                f"{processes.count} processes has a part; train it in one, or set another loss"
-            )
+        _check_whole_batches(recipe, processes)
         encoder = pretrained.load(recipe.encoder)
         # Reading the data may take long: what is wrong with the plan is said before.
         with recipe.blamed("plan"):
@@ -353,3 +348,13 @@ class Trainer:
             taught = "; ".join(f"{name} by {who}" for name, who in teachers.items())
             said["taught"] = f"{taught} (weight {training.distil.weight:g})"
         return said | {"processor": self.writer.run.environment["processor"]}
+
+
+def _check_whole_batches(recipe: Recipe, processes: Processes) -> None:
+    """A loss that is of a whole batch cannot be learned from in parts."""
+    for name, task in recipe.tasks.items():
+        if task.loss == "pearson" and processes.count > 1:
+            raise UserError(
+                f"task {name!r}: its loss, pearson, is of a whole batch, of which each of "
+                f"{processes.count} processes has a part; train it in one, or set another loss"
+            )
