@@ -103,11 +103,11 @@ def test_eval_says_when_the_rows_are_others(tiny_folder: Path, tmp_path: Path) -
     run = train(folders.recipe(tiny_folder, rows=rows, **FEW), tmp_path / "run")
     said: list[str] = []
     evaluate(run.folder, say=said.append)
-    assert said == []
+    assert not any("judged on" in sentence for sentence in said)
     file = rows / "sentiment-dev.csv"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     evaluate(run.folder, say=said.append)
-    (sentence,) = said
+    (sentence,) = [sentence for sentence in said if "judged on" in sentence]
     assert "the dev rows of task 'sentiment'" in sentence
     assert "are not those that the run was judged on" in sentence
 
