@@ -20,6 +20,7 @@ from bough.training.optimizer import factor
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.sampling import BySize
 from bough.training.train import train
+from bough.training.trainer import left_behind
 from tests import folders, tiny
 from tests.finished import FEW, final, fresh, judged, logged, moved
 
@@ -254,6 +255,25 @@ def test_a_phase_may_be_some_tasks_alone(tiny_folder: Path, tmp_path: Path) -> N
     changed = moved(before, final(run))
     assert {"head/sentiment", "head/similarity"} <= changed
     assert "head/questions" not in changed
+
+
+@pytest.mark.parametrize(
+    ("plan", "frozen", "said"),
+    [("full", False, True), ("split@1", False, True), ("separate", False, False),
+     ("frozen", False, False), ("full", True, False)],
+)  # fmt: skip
+def test_a_task_that_rests_while_its_layers_move_is_said(
+    plan: str, frozen: bool, said: bool
+) -> None:
+    tasks = {name: tiny.task() for name in LABELLED}
+    examples = {name: tiny.examples()[name] for name in LABELLED}
+    phases = (Given(tasks=("single",), steps=2), Given(tasks=("twin",), steps=2, frozen=frozen))
+    schedules = [PhaseSchedule.of(Training(), phase, examples) for phase in phases]
+    sentences = list(left_behind(tiny.network(plan, tasks).plan, schedules))
+    assert bool(sentences) == said
+    if said:
+        assert sentences[0].startswith("in phase 2 layers learn on that single learned with before")
+    assert not list(left_behind(tiny.network(plan, tasks).plan, schedules[:1]))
 
 
 def test_a_table_is_drawn_by_its_rows_and_each_task_counts_its_own() -> None:

@@ -6,7 +6,7 @@ stopped, or killed, goes on from its checkpoint to the same weights, bit for bit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from bough.data.dataset import Data
 from bough.data.examples import Examples
 from bough.disk_cache import disk_limit
 from bough.distributed import ALONE, Processes
-from bough.errors import UserError
+from bough.errors import UserError, listed
 from bough.inference.device import device_of
 from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
@@ -27,6 +27,7 @@ from bough.model import pretrained
 from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
 from bough.native.precision import agreed, narrow
+from bough.plan.plan import Plan
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
 from bough.runs.console import Display, preparing
@@ -140,6 +141,8 @@ class Trainer:
             progress = Progress(**self.state["progress"])
             self.writer.rewind(self.state["log"])
         self.display.say(f"the run is written to {self.writer.run.folder}")
+        for sentence in left_behind(self.network.plan, self.schedules):
+            self.display.say(sentence)
         if self._heads_fitted and self.state is None:
             self._fit_heads()
         with stop_signals.heard(self.loop.heard):
@@ -358,3 +361,18 @@ def _check_whole_batches(recipe: Recipe, processes: Processes) -> None:
                 f"task {name!r}: its loss, pearson, is of a whole batch, of which each of "
                 f"{processes.count} processes has a part; train it in one, or set another loss"
             )
+
+
+def left_behind(plan: Plan, schedules: Sequence[PhaseSchedule]) -> Iterator[str]:
+    """A sentence on the tasks that learned before and rest while layers of theirs learn on."""
+    cells = {name: {step.cell for step in plan.path(name)} for name in plan.tasks}
+    learned: set[str] = set()
+    for number, schedule in enumerate(schedules, 1):
+        moved = {cell for name in schedule.tasks for cell in cells[name] if plan.learns(cell)}
+        rest = [name for name in sorted(learned - {*schedule.tasks}) if moved & cells[name]]
+        if rest and not schedule.frozen:
+            yield (
+                f"in phase {number} layers learn on that {listed(rest)} learned with before: a "
+                "head that rests meanwhile fits them no longer, so its answers are not to be trusted"
+            )
+        learned |= {*schedule.tasks}
