@@ -373,6 +373,6 @@ def left_behind(plan: Plan, schedules: Sequence[PhaseSchedule]) -> Iterator[str]
         if rest and not schedule.frozen:
             yield (
                 f"in phase {number} layers learn on that {listed(rest)} learned with before: a "
-                "head that rests meanwhile fits them no longer, so its answers are not to be trusted"
+                "head that rests meanwhile fits them no longer, so do not trust its answers"
             )
         learned |= {*schedule.tasks}
