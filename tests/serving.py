@@ -232,9 +232,9 @@ def post(body: bytes, length: int | None = None) -> bytes:
 
 
 def reply(raw: socket.socket) -> Reply:
-    response = http.client.HTTPResponse(raw)
-    response.begin()
-    return Reply(response.status, json.loads(response.read()), dict(response.headers))
+    with closing(http.client.HTTPResponse(raw)) as response:
+        response.begin()
+        return Reply(response.status, json.loads(response.read()), dict(response.headers))
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from unittest.mock import Mock
 
 import httpx
@@ -94,9 +94,12 @@ def test_bodies_under_way_have_a_limit_together() -> None:
         with ExitStack() as stack, closing(Client(url)) as client:
             for _ in range(BODIES):
                 stack.enter_context(connect(url, unfinished))
-            time.sleep(0.5)
-            with connect(url, unfinished) as raw:
-                response = reply(raw)
+            response = None
+            while response is None:  # until all that may are under way
+                raw = stack.enter_context(connect(url, unfinished))
+                raw.settimeout(1)
+                with suppress(TimeoutError):
+                    response = reply(raw)
             assert (response.status, response.headers["retry-after"]) == (503, "1")
             assert response.json == {
                 "error": "too many large bodies are under way; try again later"
