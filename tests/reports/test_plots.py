@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from markupsafe import Markup
 
+from bough.formatting import number
 from bough.reports import plots
 from bough.reports.plots import Axis, Interval, Piece, Point, Series
 
@@ -90,3 +92,14 @@ def test_a_large_heat_map_is_small() -> None:
     picture = plots.heat(values, names, names, "t", "m", reach=2)
     strokes = sum(len(e.attrib["d"]) for e in ElementTree.fromstring(picture).iter("path"))
     assert strokes < 9 * values.size  # bytes a cell
+
+
+def test_nothing_is_written_as_0() -> None:
+    marks = Axis("", partial(number, signed=True)).marks(-0.2, 0.2)
+    assert [text for _, text in marks] == [
+        "\N{MINUS SIGN}.2",
+        "\N{MINUS SIGN}.1",
+        "0",
+        "+.1",
+        "+.2",
+    ]

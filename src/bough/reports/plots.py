@@ -55,7 +55,9 @@ class Axis:
     def marks(self, low: float, high: float) -> list[tuple[float, str]]:
         """Its ticks, and what is written at them."""
         values = ticks(low, high, whole=self.whole) if self.ticks is None else self.ticks
-        return [(value, self.form(value, digits(values))) for value in values]
+        return [
+            (v, "0" if round(v, MOST_DIGITS) == 0 else self.form(v, digits(values))) for v in values
+        ]
 
 
 @dataclass(frozen=True)
