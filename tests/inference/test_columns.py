@@ -76,7 +76,9 @@ def test_only_the_tasks_that_are_asked(model: MultiTaskModel) -> None:
 
 
 def test_what_does_not_fit(model: MultiTaskModel) -> None:
-    with pytest.raises(UserError, match=r"text columns of no task, but x; expected sentiment: "):
+    with pytest.raises(
+        UserError, match=r"the frame: has the text columns of no task; expected sentiment: "
+    ):
         model.predict(pandas.DataFrame({"x": ROWS}))
     one = pandas.DataFrame(read_columns(model, "sentiment"))
     with pytest.raises(UserError, match=r"the frame has no column .*, which task 'twin' reads"):

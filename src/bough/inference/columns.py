@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 from bough.data.tokens import Text, text_of
@@ -13,6 +13,7 @@ from bough.inference.answers import Answer
 from bough.recipe.tasks import Task
 
 Asked = tuple[Text, tuple[str, ...]]  # a text, and the tasks that answer it
+RENAME = "rename its columns, or give the texts as a list"
 
 
 def names(name: str, task: Task) -> list[str]:
@@ -20,9 +21,7 @@ def names(name: str, task: Task) -> list[str]:
     match task.kind:
         case "classify" | "ordinal":
             return [name, f"{name}.score"]
-        case "regress" | "multilabel":
-            return [name]
-        case "tag":
+        case "regress" | "multilabel" | "tag":
             return [name]
         case _:
             assert_never(task.kind)
@@ -68,46 +67,49 @@ def columns(answers: Iterable[Mapping[str, Answer]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in every}
 
 
-# --- frames to be answered ------------------------------------------------------------------------
+# --- columns to be read ---------------------------------------------------------------------------
+
+
+def fitting(
+    able: Mapping[str, Task], source: str, there: Collection[str], how: str, labels: bool = False
+) -> dict[str, Task]:
+    """The tasks whose text columns, and with `labels` whose label's, are there; `how` says what to
+    do where there are none."""
+
+    def needed(task: Task) -> tuple[str, ...]:
+        return (*task.columns, *task.label_columns) if labels else task.columns
+
+    asked = {name: task for name, task in able.items() if set(needed(task)) <= set(there)}
+    if not asked:
+        each = "; ".join(f"{name}: {', '.join(needed(task))}" for name, task in able.items())
+        what = "text and label" if labels else "text"
+        raise UserError(f"{source}: has the {what} columns of no task; expected {each}; {how}")
+    return asked
 
 
 def asked_of(
-    columns: Mapping[str, Sequence[object]], tasks: Mapping[str, Task], chosen: Sequence[str] | None
+    frame: Mapping[str, Sequence[object]], tasks: Mapping[str, Task], chosen: Sequence[str] | None
 ) -> list[list[Asked]]:
-    """Of each row the texts that its tasks read."""
-    able = _able(columns, tasks, chosen)
+    """Of each row of a frame's columns the texts that its tasks read."""
+    for name in chosen or ():
+        for column in tasks[name].columns:
+            if column not in frame:
+                raise UserError(
+                    f"the frame has no column {column!r}, which task {name!r} reads, but "
+                    f"{listed(list(frame))}{nearest(column, frame)}; {RENAME}"
+                )
+    able = fitting({name: tasks[name] for name in chosen or tasks}, "the frame", frame, RENAME)
     forms: dict[tuple[str, ...], list[str]] = {}  # tasks that read the same columns share a text
     for name, task in able.items():
         forms.setdefault(task.columns, []).append(name)
-    rows = len(columns[next(iter(forms))[0]])
+    rows = len(frame[next(iter(forms))[0]])
     return [
         [
-            (text_of([_cell(columns[c][row], c, row) for c in read]), tuple(names))
+            (text_of([_cell(frame[column][row], column, row) for column in read]), tuple(names))
             for read, names in forms.items()
         ]
         for row in range(rows)
     ]
-
-
-def _able(
-    columns: Mapping[str, object], tasks: Mapping[str, Task], chosen: Sequence[str] | None
-) -> dict[str, Task]:
-    for name in chosen or ():
-        for column in tasks[name].columns:
-            if column not in columns:
-                raise UserError(
-                    f"the frame has no column {column!r}, which task {name!r} reads, but "
-                    f"{listed(list(columns))}{nearest(column, columns)}; rename its column, or "
-                    "give the texts as a list"
-                )
-    able = {n: tasks[n] for n in chosen or tasks if set(tasks[n].columns) <= set(columns)}
-    if not able:
-        each = "; ".join(f"{name}: {', '.join(task.columns)}" for name, task in tasks.items())
-        raise UserError(
-            f"the frame has the text columns of no task, but {listed(list(columns))}; expected "
-            f"{each}; rename its columns, or give the texts as a list"
-        )
-    return able
 
 
 def _cell(cell: object, column: str, row: int) -> str:

@@ -22,7 +22,8 @@ from bough.data.tables import wanted_of
 from bough.data.tokens import text_of
 from bough.errors import UserError, listed, nearest
 from bough.formatting import number
-from bough.inference.input_files import Choice, fitting, readers
+from bough.inference.columns import fitting
+from bough.inference.input_files import Choice, readers
 from bough.inference.load import load
 from bough.inference.model import WINDOW, Form, Model
 from bough.inference.precision.int8_scores import changes, keep
@@ -239,7 +240,8 @@ def _labelled(model: Model, source: Source, choice: Choice, root: Path) -> dict[
                 f"{called}: has no column {column!r}; it has {listed(there) or 'none'}"
                 + nearest(column, there)
             )
-    return fitting(candidates, called, names, labels=True)
+    how = "or name those to read, by `text` and `label`"
+    return fitting(candidates, called, names, how, labels=True)
 
 
 def _judged(model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:

@@ -22,6 +22,7 @@ from bough.data.checked_rows import WaysOut
 from bough.data.tables import READERS, Wanted, parts
 from bough.data.tokens import Text, text_of
 from bough.errors import UserError
+from bough.inference.columns import fitting
 from bough.inference.columns import names as answer_columns
 from bough.inference.model import Model
 from bough.recipe.tasks import Task
@@ -29,6 +30,7 @@ from bough.user_paths import place
 
 TABLES = READERS.keys() - {".txt"}  # which has a text per line, and no header
 SKIP = "leave out what cannot be read with --skip"
+BY_OPTION = "or say which to read with --text COLUMN"
 READ = 2**16  # bytes, as many as a pipe holds
 
 
@@ -196,7 +198,7 @@ def table(model: Model, file: str, choice: Choice) -> Inputs:
         there, notes = part.names, part.notes  # all of them with the last part
     for note in notes:
         print(note, file=sys.stderr)
-    asked = able if choice.tasks or choice.text else fitting(able, file, there)
+    asked = able if choice.tasks or choice.text else fitting(able, file, there, BY_OPTION)
     wanted = Wanted(tuple(c for c in columns if c in there), "", False)
     kept = _kept(file, there, asked) if choice.keep else ()
     total = sum(1 for _ in _rows(asked, path, there, wanted, choice, LeftOut()))
@@ -262,21 +264,3 @@ def _rows(
         for line in sorted(faults.keys() - out.keys()):
             left_out.add(faults[line])
         yield from (out[line] for line in sorted(out))
-
-
-def fitting(
-    able: Mapping[str, Task], file: str, there: Sequence[str], labels: bool = False
-) -> dict[str, Task]:
-    """The tasks whose text columns, and with `labels` whose label's, the file has."""
-
-    def needed(task: Task) -> tuple[str, ...]:
-        return (*task.columns, *task.label_columns) if labels else task.columns
-
-    asked = {name: task for name, task in able.items() if set(needed(task)) <= set(there)}
-    if not asked:
-        each = "; ".join(f"{name}: {', '.join(needed(task))}" for name, task in able.items())
-        what, how = ("text", "or say which to read with --text COLUMN")
-        if labels:  # asked for from Python, too
-            what, how = ("text and label", "or name those to read, by `text` and `label`")
-        raise UserError(f"{file}: has the {what} columns of no task; expected {each}; {how}")
-    return asked

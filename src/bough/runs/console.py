@@ -70,23 +70,16 @@ class Silent:
     def close(self) -> None: ...
 
 
-class Announcing:
-    """A display that is given something to say once computing has begun: then all that was asked
-    for has been checked, and an error is not lost behind it."""
+class HandingOn:
+    """A display that hands everything on to another; what is more is for those who extend it."""
 
     def __init__(self, display: Display):
         self.display = display
-        self.waiting: list[str] = []
-
-    def announce(self, text: str) -> None:
-        self.waiting.append(text)
 
     def say(self, text: str) -> None:
         self.display.say(text)
 
     def step(self, moment: Moment) -> None:
-        while self.waiting:
-            self.display.say(self.waiting.pop(0))
         self.display.step(moment)
 
     def log(self, entry: Mapping[str, Any]) -> None:
@@ -97,6 +90,23 @@ class Announcing:
 
     def close(self) -> None:
         self.display.close()
+
+
+class Announcing(HandingOn):
+    """A display that is given something to say once computing has begun: then all that was asked
+    for has been checked, and an error is not lost behind it."""
+
+    def __init__(self, display: Display):
+        super().__init__(display)
+        self.waiting: list[str] = []
+
+    def announce(self, text: str) -> None:
+        self.waiting.append(text)
+
+    def step(self, moment: Moment) -> None:
+        while self.waiting:
+            self.display.say(self.waiting.pop(0))
+        self.display.step(moment)
 
 
 def by_metric(scores: Mapping[str, Any]) -> dict[tuple[str, str], float]:
@@ -256,7 +266,7 @@ def print_scores(scores: Mapping[str, Any], title: str) -> None:
 @contextmanager
 def preparing(display: Display) -> Iterator[Callable[[str, float, int], None]]:
     """What is told of tables that are being read: a bar where someone watches, else lines."""
-    if isinstance(display, Announcing):
+    while isinstance(display, HandingOn):
         display = display.display
     if isinstance(display, Panel):
         columns = TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from bough.errors import UserError, nearest
 from bough.extras import install_line
-from bough.runs.console import NO_METRICS, Display, Moment, Silent
+from bough.runs.console import NO_METRICS, Display, HandingOn, Silent
 
 
 class Tracker(Silent):
@@ -97,18 +97,12 @@ class WandB(Tracker):
 TRACKERS: dict[str, type[Tracker]] = {t.name: t for t in (TensorBoard, WandB)}
 
 
-class Tracked:
+class Tracked(HandingOn):
     """A display, and trackers beside it."""
 
     def __init__(self, display: Display, trackers: Sequence[Tracker]):
-        self.display = display
+        super().__init__(display)
         self.trackers = list(trackers)
-
-    def say(self, text: str) -> None:
-        self.display.say(text)
-
-    def step(self, moment: Moment) -> None:
-        self.display.step(moment)
 
     def log(self, entry: Mapping[str, Any]) -> None:
         self.display.log(entry)
