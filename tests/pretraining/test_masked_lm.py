@@ -10,6 +10,7 @@ import torch
 import transformers
 from torch.nn import functional as F
 
+from bough.files import write_atomically
 from bough.model import pretrained
 from bough.model.encoder_files import read_tensors
 from bough.model.weight_names import expected
@@ -92,7 +93,7 @@ def test_what_is_written_is_a_checkpoint_of_the_family(kind: str, tmp_path: Path
     encoder = pretrained.load(str(folder))
     ours = MaskedLM.of(encoder, None, 3)
     tiny.add_noise(ours, 0.05)
-    (folder / "model.safetensors").write_bytes(weights(ours, encoder))
+    write_atomically(folder / "model.safetensors", weights(ours, encoder))
     theirs, told = transformers.AutoModelForMaskedLM.from_pretrained(
         folder, output_loading_info=True
     )

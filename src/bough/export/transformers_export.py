@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
 import torch
-from safetensors.torch import save
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
@@ -30,6 +30,7 @@ from bough.model.weight_names import CLASSIFIERS, PREFIXES, their_tensors
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 from bough.recipe.tasks import Task
+from bough.runs.weights_file import write_weights
 
 CLASSES = {  # how the names of the family's classes begin
     "bert": "Bert",
@@ -120,8 +121,7 @@ def write_checkpoint(
     for part in SPECIALS:
         if config.get(f"{part}_id", 0) is None and part in settings:
             config[f"{part}_id"] = model.tokenizer.token_to_id(settings[part])
-    weights = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(folder / "model.safetensors", save(weights, {"format": "pt"}))
+    write_atomically(folder / "model.safetensors", partial(write_weights, tensors=tensors))
     _write_json(folder / "config.json", config | {"dtype": "float32"})
     write_atomically(folder / "tokenizer.json", model.tokenizer.to_str())
     _write_json(folder / "tokenizer_config.json", settings)

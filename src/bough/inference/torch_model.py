@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save
 from torch import Tensor
 
 from bough.data.dataset import Data
@@ -27,7 +27,8 @@ from bough.model.network import Network, plan_of
 from bough.model.routing import READ, Routing
 from bough.plan.encoder_pooling import OwnPooling
 from bough.recipe.recipe import Recipe
-from bough.runs.model_facts import digest, of_part
+from bough.runs.model_facts import of_part
+from bough.runs.weights_file import digest_of, write_weights
 
 
 @dataclass(repr=False)
@@ -135,11 +136,9 @@ class MultiTaskModel(Model):
 
     # Keeping.
 
-    def weights(self) -> bytes:
-        """All weights in safetensors form, each once; the same weights are always the same bytes,
-        so there is one entry of metadata only (the library writes several in any order)."""
-        tensors = {k: v.detach().contiguous().cpu() for k, v in self.network.state_dict().items()}
-        return save(tensors, {"format": "pt"})
+    def write_weights(self, file: IO[bytes]) -> None:
+        """All weights in safetensors form, each once; the same weights are the same bytes."""
+        write_weights(file, self.network.state_dict())
 
     def save(self, folder: str | Path) -> Path:
         """Write the model's folder; a model that is there is replaced file by file, each whole."""
@@ -149,9 +148,9 @@ class MultiTaskModel(Model):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()) and not (folder / WEIGHTS_FILE).is_file():
             raise UserError(f"{folder}: other files are in it; give a folder of the model's own")
-        weights = self.weights()
-        save_metadata(replace(self, facts={**self.facts, "sha256": digest([weights])}), folder)
-        write_atomically(folder / WEIGHTS_FILE, weights)
+        known = digest_of(self.network.state_dict())
+        save_metadata(replace(self, facts={**self.facts, "sha256": known}), folder)
+        write_atomically(folder / WEIGHTS_FILE, self.write_weights)
         return folder
 
     def push_to_hub(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save
 from torch import Tensor
 
 from bough.errors import UserError
+from bough.files import Content
 from bough.inference.load import load_torch
 from bough.model import pretrained
 from bough.model.encoder_files import read_tensors
@@ -20,6 +21,7 @@ from bough.model.weight_names import PREFIXES, their_tensors
 from bough.pretraining.masked_lm import HEAD, MaskedLM, read_head, written_head
 from bough.recipe.quora_caveat import saw_quora
 from bough.runs.run_dir import Run, Writer
+from bough.runs.weights_file import write_weights
 
 # Small files beside the weights that say what the encoder is and how it is read.
 ALONG = (
@@ -52,7 +54,7 @@ def write_files(name: str, writer: Writer) -> None:
             writer.write(f"encoder/{file.as_posix()}", (folder / file).read_bytes())
 
 
-def weights(model: MaskedLM, encoder: Encoder) -> bytes:
+def weights(model: MaskedLM, encoder: Encoder) -> Content:
     """The trunk, the untouched pooler and the head as the family's checkpoints have them."""
     ours = dict(encoder.tensors)
     for cell in model.plan.users():
@@ -62,9 +64,7 @@ def weights(model: MaskedLM, encoder: Encoder) -> bytes:
     prefix = PREFIXES[encoder.shape.family]
     theirs = {prefix + name: t for name, t in their_tensors(ours, encoder.shape).items()}
     theirs |= written_head(model.head, encoder.shape)
-    # Stacked matrices are cut into views of one: each is written as its own.
-    content = {name: t.detach().cpu().contiguous().clone() for name, t in theirs.items()}
-    return save(content, {"format": "pt"})
+    return partial(write_weights, tensors=theirs)
 
 
 def _with_trunk(encoder: Encoder, source: str) -> Encoder:

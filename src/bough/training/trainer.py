@@ -257,7 +257,7 @@ class Trainer:
             better = value is None or progress.best is None or value > progress.best
             if better:
                 progress.best, progress.since_best = value, 0
-                self.writer.write("model/model.safetensors", self.model.weights())
+                self.writer.write("model/model.safetensors", self.model.write_weights)
             else:
                 progress.since_best += 1
         self.writer.log({"step": progress.total, "dev": scores, "best": better})
