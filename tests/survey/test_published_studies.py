@@ -49,10 +49,10 @@ def by_name(name: str, budget: str) -> Survey:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_cell_of_every_budget_is_a_recipe_and_a_plan(file: Path):
     study = Survey.read(file)
-    assert list(study.budgets) == BUDGETS
+    assert [name for name in study.budgets if name != "tiny"] == BUDGETS
     assert study.asks
     assert study.printed
-    for budget in BUDGETS:
+    for budget in study.budgets:
         survey = study.resolved(budget)
         found = [recipe for recipe, _ in recipes(survey)]
         single = budget == "smoke" or survey.search is not None

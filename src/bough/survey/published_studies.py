@@ -49,8 +49,9 @@ def show() -> None:
         console.print(words)
         console.print(f"  [green]bough survey {_short(file)}[/]\n", soft_wrap=True)
     console.print(
-        "Sizes: --budget small (MiniLM on a CPU, minutes a run; the usual one), medium,\n"
-        "full (BERT-base, as printed), smoke (a few steps). BOUGH_DATA names the data's folder.",
+        "Sizes: --budget small (MiniLM on a CPU to its end, ten minutes a run and core; the usual\n"
+        "one), tiny (some minutes), medium (three times small), full (BERT-base, as printed), smoke\n"
+        "(a few steps). BOUGH_DATA names the data's folder.",
         soft_wrap=True,
     )
 
