@@ -1,6 +1,6 @@
 """bough untouched against what people would use instead, on eight data sets at three sizes.
 
-    python benchmarks/defaults.py [--out FOLDER] [--peers PYTHON] [--sets sst,cola] [--sizes 64]
+    python benchmarks/defaults.py [--peers PYTHON] [--sets sst,cola] [--sizes 64] [--threads 1]
     python benchmarks/defaults.py --ways bough --try training.lr=1e-4 --sizes 64
     python benchmarks/defaults.py --table
 
@@ -9,9 +9,11 @@
 more. Everyone gets the same encoder (MiniLM), rows and minutes. PYTHON is that of an environment
 for the peers (`benchmarks/peers/fine_tune.py` says how to make one).
 
-Cells run one after the other at the lowest priority; each is a line in FOLDER/results.jsonl as soon
-as it is done, and what is there is not run again: stop it and start it whenever you like. Runs of
-bough are of the defaults at the time, which a line names; when they change, they are run anew.
+Cells run one after the other at the lowest priority; each is a line in benchmarks/defaults.jsonl as
+soon as it is done, and what is there is not run again: stop it and start it whenever you like, on
+any machine that has the data. A line holds no text and no label: only how the score hangs on each
+row. Runs of bough are of the defaults at the time, which a line names; when they change, they are
+run anew. `--table` prints what docs/defaults.md shows, and a test holds the page to it.
 
 The table has, for each cell, the mean over seeds, and the interval of the best (over rows and
 seeds, `bough.scoring.statistics`); bough is `best`, `within` that interval, or `below` it.
@@ -24,9 +26,9 @@ import csv
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -44,7 +46,8 @@ from bough.scoring.pseudo_values import pseudo_values
 from default_sets import SEEDS, SETS, SIZES
 
 PEERS = ("vectors", "setfit", "trainer")
-MINUTES = 5.0  # that a run may take
+MINUTES = {"64": 2.0, "1000": 3.0, "all": 5.0}  # that a run may take
+RESULTS = Path(__file__).with_suffix(".jsonl")
 PACE = 700  # tokens a second in training, of a slow machine: who would take longer is stopped early
 DEFAULTS = hashlib.sha256(json.dumps(schema(), sort_keys=True).encode()).hexdigest()[:8]
 
@@ -65,11 +68,11 @@ class Cell:
 
 
 class Results:
-    """The lines of results.jsonl; the last of a cell counts."""
+    """The lines of a file; the last of a cell counts."""
 
-    def __init__(self, folder: Path):
-        self.file = folder / "results.jsonl"
-        lines = self.file.read_text().splitlines() if self.file.exists() else []
+    def __init__(self, file: Path):
+        self.file = file
+        lines = file.read_text().splitlines() if file.exists() else []
         self.entries = {tuple(entry["key"]): entry for entry in map(json.loads, lines)}
 
     def add(self, cell: Cell, result: dict[str, Any]) -> None:
@@ -99,11 +102,8 @@ def cells(args: argparse.Namespace) -> Iterator[Cell]:
                     yield Cell(name, size, seed, way)
 
 
-def run(cell: Cell, args: argparse.Namespace) -> dict[str, Any]:
+def run(cell: Cell, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     known = SETS[cell.set]
-    folder = args.out / "cell"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     rows, test = default_sets.rows_of(cell.set)
     train = default_sets.drawn(cell.set, rows, cell.size, cell.seed)
     default_sets.write(folder / "train.csv", train)
@@ -111,21 +111,33 @@ def run(cell: Cell, args: argparse.Namespace) -> dict[str, Any]:
     began = time.monotonic()
     try:
         if cell.way.startswith("bough"):
-            predicted = by_bough(cell, folder, train)
+            predicted = by_bough(cell, folder, train, args.threads)
         else:
             predicted = by_peer(cell, folder, args)
     except subprocess.CalledProcessError as error:
         text = (error.stderr or "").strip().splitlines()[-1:]
         return {"score": None, "error": " ".join(text) or str(error), "rows": len(train)}
-    truth = [label for _, label in test]
-    score, _ = judged(known.metric, predicted, truth)
+    score, values = judged(known.metric, predicted, [label for _, label in test])
     return {
-        "score": score, "rows": len(train), "seconds": round(time.monotonic() - began, 1),
-        "predictions": predicted, "truth": truth,
+        "score": round(score, 5), "rows": len(train), "seconds": round(time.monotonic() - began, 1),
+        "values": packed(values),
     }  # fmt: skip
 
 
-def by_bough(cell: Cell, folder: Path, train: Sequence[default_sets.Row]) -> list[Any]:
+def packed(values: np.ndarray) -> str | list[float]:
+    """How the score hangs on each row, in few bytes: right or wrong as 1 or 0."""
+    if np.isin(values, (0, 1)).all():
+        return "".join(map(str, values.astype(int)))
+    return [round(float(value), 3) for value in values]
+
+
+def unpacked(values: str | list[float]) -> np.ndarray:
+    return np.array([*map(float, values)])
+
+
+def by_bough(
+    cell: Cell, folder: Path, train: Sequence[default_sets.Row], threads: int
+) -> list[Any]:
     """`bough init` and `bough train`, judged on the test rows by its own table of answers."""
     bough = [sys.executable, "-m", "bough"]
     call([*bough, "init", "train.csv", "-o", "recipe.yaml"], folder)
@@ -133,10 +145,12 @@ def by_bough(cell: Cell, folder: Path, train: Sequence[default_sets.Row]) -> lis
     settings = [f"tasks.{task}.test=test.csv", f"training.seed={cell.seed}"]
     settings += cell.way.split()[1:]
     words = sum(len(text.split()) for texts, _ in train for text in texts)
-    if 3 * 1.4 * words / PACE > 60 * MINUTES:  # three epochs at about 1.4 tokens a word
-        settings.append(f"training.minutes={MINUTES - 0.5}")
+    minutes = MINUTES[cell.size]
+    if 3 * 1.4 * words / PACE > 60 * minutes:  # three epochs at about 1.4 tokens a word
+        settings.append(f"training.minutes={minutes - 0.5}")
     settings = [part for setting in settings for part in ("--set", setting)]
-    call([*bough, "train", "recipe.yaml", "-o", "run", *settings], folder)
+    command = ["train", "recipe.yaml", "-o", "run", "--threads", str(threads), *settings]
+    call([*bough, *command], folder)
     with (folder / "run" / "predictions" / f"{task}-test.csv").open(newline="") as stream:
         answers = [row["predicted"] for row in csv.DictReader(stream)]
     return [float(a) for a in answers] if SETS[cell.set].regress else answers
@@ -153,7 +167,8 @@ def by_peer(cell: Cell, folder: Path, args: argparse.Namespace) -> list[Any]:
     command = [
         str(args.peers), str(script), cell.way, "--encoder", str(find(MINILM)),
         "--train", "train.csv", "--test", "test.csv", "--out", "answers.json",
-        "--seed", str(cell.seed), "--minutes", str(MINUTES),
+        "--seed", str(cell.seed), "--minutes", str(MINUTES[cell.size]),
+        "--threads", str(args.threads),
     ]  # fmt: skip
     call([*command, *(["--regress"] if SETS[cell.set].regress else [])], folder)
     answers: list[Any] = json.loads((folder / "answers.json").read_text())["predictions"]
@@ -174,22 +189,23 @@ def judged(metric: str, predicted: Sequence[Any], truth: Sequence[str]) -> tuple
     return pseudo_values(metric, *numbers, len(names))
 
 
-def table(results: Results) -> None:
+def table(results: Results) -> str:
     """Each cell with its verdict; then how many are best or within, apart for the held-out sets."""
+    lines: list[str] = []
     verdicts: dict[bool, list[str]] = {False: [], True: []}
     worst = (0.0, "")
     every = results.ways()
     order = {name: i for i, name in enumerate(SETS)}
     ways = ["bough", *PEERS]
     ways += sorted({w for cell in every.values() for w in cell} - set(ways))
-    print("| set | rows | " + " | ".join(ways) + " | interval of the best | bough is |")
-    print("|---" * (len(ways) + 4) + "|")
+    lines.append("| set | rows | " + " | ".join(ways) + " | interval of the best | bough is |")
+    lines.append("|---" * (len(ways) + 4) + "|")
     for (name, size), by_way in sorted(
         every.items(), key=lambda item: (SIZES.index(item[0][1]), order[item[0][0]])
     ):
         metric = SETS[name].metric
         tables = {
-            way: np.stack([judged(metric, e["predictions"], e["truth"])[1] for e in entries])
+            way: np.stack([unpacked(entry["values"]) for entry in entries])
             for way, entries in by_way.items()
         }
         means = {way: float(values.mean()) for way, values in tables.items()}
@@ -207,18 +223,25 @@ def table(results: Results) -> None:
                 worst = max(worst, (rivals[best] - mean, f"{name}, {size} rows"))
         rows = next(iter(by_way.values()))[0]["rows"]
         label = f"{name}{' (held out)' if SETS[name].held_out else ''}"
-        print(f"| {label} | {size} ({rows:,}) | {' | '.join(shown)} | {interval} | {verdict} |")
+        cells = " | ".join(shown)
+        lines.append(f"| {label} | {size} ({rows:,}) | {cells} | {interval} | {verdict} |")
+    lines.append("")
     for held_out, said in verdicts.items():
         if said:
             good = sum(verdict != "below" for verdict in said)
             what = "held out" if held_out else "to choose by"
-            print(f"{what}: best or within the best's interval in {good} of {len(said)} cells")
-    print(f"worst: {worst[1] or 'none'}, {worst[0]:.3f} below the best")
+            of = f"{good} of {len(said)} cells"
+            lines.append(f"{what}: best or within the best's interval in {of}  ")
+    lines.append(f"worst: {worst[1] or 'none'}, {worst[0]:.3f} below the best")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("defaults-results"))
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="the file of all that is known"
+    )
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--peers", type=Path, help="python of the peers' environment")
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--sizes", default=",".join(SIZES))
@@ -227,20 +250,21 @@ def main() -> None:
     parser.add_argument("--cells", type=int, help="stop after so many")
     parser.add_argument("--table", action="store_true", help="only print what is known")
     args = parser.parse_args()
-    args.out = args.out.absolute()
-    args.out.mkdir(parents=True, exist_ok=True)
-    results = Results(args.out)
+    results = Results(args.results)
     # SetFit has no regression.
     wanted = [c for c in cells(args) if not (c.way == "setfit" and SETS[c.set].regress)]
     wanted = [cell for cell in wanted if cell.key not in results.entries]
     for cell in () if args.table else wanted[: args.cells]:
         if cell.way in PEERS and args.peers is None:
             parser.error(f"{cell.way} needs --peers PYTHON; see benchmarks/peers/fine_tune.py")
-        results.add(cell, run(cell, args))
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "cell"  # which `bough init` names the task after
+            folder.mkdir()
+            results.add(cell, run(cell, folder, args))
         entry = results.entries[cell.key]
         said = entry.get("error") or f"{entry['score']:.3f} in {entry['seconds']:.0f} s"
         print(f"{cell.set} {cell.size} seed {cell.seed} {cell.way}: {said}", flush=True)
-    table(results)
+    print(table(results))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
 `record` reads a finished survey's directory and writes `docs/studies/NAME.json`: every run's scores
 and seeds, the intervals and corrected tests of `bough compare`, and what the runs cost. `write`
 makes the tables of the pages anew, each between `<!-- NAME: PART -->` and `<!-- end -->`; PART is
-`scores`, `differences`, `costs`, `verdict` or `effort`. What others printed of a cell stands in
+`scores`, `differences`, `costs`, `verdict` or `effort`. A study whose runs have different tasks has
+several records, STUDY.WHAT each. What others printed of a cell stands in
 `docs/studies/printed.yaml`. A test holds the pages to the records.
 """
 
@@ -32,7 +33,7 @@ from bough.survey.survey import baseline as usual_baseline
 from bough.survey.survey_dir import SurveyDir
 
 PAGES = Path(__file__).parent.parent / "docs" / "studies"
-BLOCK = re.compile(r"(<!-- (\w+): (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- ([\w.]+): (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 COSTS = {
     "bytes_to_serve": ("to serve", size),
     "bytes_with_optimiser": ("with optimiser", size),

@@ -93,6 +93,17 @@ def test_tasks_that_only_some_runs_have(make: simulated.Make) -> None:
     assert "| tasks=sst+sts | 1 |" in tables.markdown(comparison)
 
 
+def test_runs_without_the_tasks_asked_for_are_named_and_left_out(make: simulated.Make) -> None:
+    runs = [make("a", "full", tasks=("sst",)), make("b", "frozen", tasks=("sst",))]
+    others = [make(f"c{seed}", "full", seed=seed, tasks=("sts",)) for seed in (0, 1)]
+    comparison = compare([*runs, *others], tasks=["sst"], baseline="frozen")
+    assert {v.label for v in comparison.variants} == {"full", "frozen"}
+    assert [n for n in comparison.notes if "left out" in n] == [
+        f"left out, without sst: {others[0]}, {others[1]}"
+    ]
+    assert not any("a copy" in note for note in comparison.notes)
+
+
 def test_unfinished_runs_are_named_and_left_out(make: simulated.Make) -> None:
     runs = [make("done"), make("cut-short", seed=1, finished=False)]
     assert any("cut-short" in note for note in compare(runs).notes)

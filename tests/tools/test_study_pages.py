@@ -47,11 +47,12 @@ def test_a_record_agrees_with_itself(name: str) -> None:
                 assert variant["differences"][column]["value"] == pytest.approx(apart, abs=2e-5)
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("name", sorted({name.split(".")[0] for name in RECORDS}))
 def test_what_was_found_is_in_the_record(name: str) -> None:
     """Every figure that `bough studies` prints of it is one of its tables or of its verdict."""
     study = {file.stem: survey for file, survey in every().items()}[name]
-    said = "".join(part(RECORDS[name], {}) for part in study_pages.PARTS.values())
+    known = [record for own, record in RECORDS.items() if own.split(".")[0] == name]
+    said = "".join(part(record, {}) for record in known for part in study_pages.PARTS.values())
     figures = re.findall(r"\.\d{2,}", study.found)
     assert figures
     assert [figure for figure in figures if figure not in said] == []

@@ -155,6 +155,7 @@ def compare(
     runs, notes = groups.finished(groups.find_runs(given))
     recipes = [run.recipe(unset="keep") for run in runs]
     chosen = groups.common_tasks(runs, recipes, tasks)
+    runs, recipes, without = groups.having(runs, recipes, chosen)
     groups.check_rows(runs, recipes, chosen, split)
     variants, duplicates = groups.group(runs, recipes)
     answers = {
@@ -171,7 +172,7 @@ def compare(
     metrics = {name: task.metric_name for name, task in chosen.items()}
     scores = score_all(variants, base, metrics, answers, looked)
     rows = {name: len(firsts[name].ids) for name in chosen}
-    notes += [*duplicates, *copies, *further_looks, *_caveats(variants, chosen, split)]
+    notes += [*without, *duplicates, *copies, *further_looks, *_caveats(variants, chosen, split)]
     looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}
     asked += [word for option, value in options.items() if value for word in (option, value)]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,17 @@ def common_tasks(
                     f"elsewhere by {first.metric_name} ({first.kind}); these are different tasks"
                 )
     return chosen
+
+
+def having(
+    runs: Sequence[Run], recipes: Sequence[Recipe], tasks: Iterable[str]
+) -> tuple[list[Run], list[Recipe], list[str]]:
+    """Those with any of the tasks, and a word on the others."""
+    asked = set(tasks)
+    has = [bool(asked & recipe.tasks.keys()) for recipe in recipes]
+    left = [str(run.folder) for run, has_one in zip(runs, has, strict=True) if not has_one]
+    notes = [f"left out, without {listed(sorted(asked))}: {_some(left)}"] if left else []
+    return [*compress(runs, has)], [*compress(recipes, has)], notes
 
 
 def check_rows(

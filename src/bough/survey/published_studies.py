@@ -50,8 +50,8 @@ def show() -> None:
         console.print(f"  [green]bough survey {_short(file)}[/]\n", soft_wrap=True)
     console.print(
         "Sizes: --budget small (MiniLM on a CPU to its end, ten minutes a run and core; the usual\n"
-        "one), tiny (some minutes), medium (three times small), full (BERT-base, as printed), smoke\n"
-        "(a few steps). BOUGH_DATA names the data's folder.",
+        "one), tiny (some minutes), medium (three times small), full (BERT-base, as printed),\n"
+        "smoke (a few steps). BOUGH_DATA names the data's folder.",
         soft_wrap=True,
     )
 
