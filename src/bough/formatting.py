@@ -18,7 +18,9 @@ def number(value: float, digits: int = 3, signed: bool = False) -> str:
 
 
 def share(value: float) -> str:
-    """A change as a percentage: −66 %."""
+    """A change as a percentage: −66 %; where that would be thousands, how many times: × 2,443."""
+    if value >= 9:
+        return f"× {value + 1:,.0f}"
     return (
         f"{'+' if value > 0 else MINUS if round(value * 100) < 0 else ''}{abs(value) * 100:.0f} %"
     )
