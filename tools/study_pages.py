@@ -18,6 +18,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from bough.comparison.verdict import verdict
 from bough.errors import UserError
 from bough.files import write_atomically
 from bough.formatting import chance, number, seconds, size
+from bough.survey.cells import cell_name
+from bough.survey.spec import Survey
 from bough.survey.survey import baseline as usual_baseline
 from bough.survey.survey_dir import SurveyDir
 
@@ -61,6 +64,7 @@ def record(folder: Path, baseline: str | None = None, tasks: Sequence[str] | Non
             f"go on with: bough survey {folder}"
         )
     found = compare(folder, baseline=baseline or usual_baseline(place, survey), tasks=tasks)
+    found = _by_cells(found, survey)
     return {
         "asks": " ".join(survey.asks.split()),
         "budget": survey.budget,
@@ -71,6 +75,24 @@ def record(folder: Path, baseline: str | None = None, tasks: Sequence[str] | Non
         "variants": [_variant(found, variant) for variant in found.variants],
         "verdict": verdict(found).lines(),
     }
+
+
+def _by_cells(found: Comparison, survey: Survey) -> Comparison:
+    """The variants under the names that the survey's file gives its cells; those of a grid, which
+    have none, under what sets them apart."""
+    given = {name for name, keys in survey.cells.items() if cell_name(keys) != name}
+    labels = {}
+    for variant in found.variants:
+        cell = variant.runs[0].folder.name.removesuffix(f"-s{variant.seeds[0]}")
+        labels[variant.label] = cell if cell in given else variant.label
+    named = {v.label: replace(v, label=labels[v.label]) for v in found.variants}
+    return replace(
+        found,
+        variants=tuple(named.values()),
+        baseline=named[found.baseline.label],
+        scores={labels[label]: row for label, row in found.scores.items()},
+        answers={(labels[label], task): told for (label, task), told in found.answers.items()},
+    )
 
 
 def _variant(found: Comparison, variant: Variant) -> dict[str, Any]:
