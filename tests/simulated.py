@@ -22,6 +22,8 @@ from bough.plan.plan import Plan
 from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import Task
 from bough.runs.run_dir import Writer
+from bough.survey.spec import Survey
+from bough.survey.survey_dir import SurveyDir
 
 Make = Callable[..., Path]  # a run by name, plan, seed and settings
 SHAPE = Shape("bert", 384, 6, 12, 1536, 30522, 512, 2, 384, 0, "gelu", 1e-12)
@@ -213,3 +215,21 @@ def refused(paths: Sequence[Path], **settings: Any) -> str:
         compare(paths, **settings)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def surveyed(folder: Path, plans: dict[str, str]) -> Path:
+    """A survey of two plans, cell -> plan, all done; sharing makes sts much better."""
+    source = data(folder / "data")
+    better: dict[str, dict[str, float]] = {"separate": {}, "full": {"sts": 1.0}}
+    base = recipe(source, "full", 0)
+    survey = Survey.read(
+        {"recipe": base.model_dump(mode="json"), "seeds": 3, "baseline": next(iter(plans)),
+         "asks": "Does sharing\n  help?", "budgets": {"small": {}},
+         "cells": {cell: {"plan": plan} for cell, plan in plans.items()}}
+    )  # fmt: skip
+    SurveyDir(folder).settle(survey.resolved())
+    for spec in survey.resolved().run_specs():
+        plan = plans[spec.cell]
+        place = SurveyDir(folder).run(spec.name).folder
+        run(place, recipe(source, plan, spec.seed), better[plan])
+    return folder

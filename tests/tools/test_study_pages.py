@@ -13,7 +13,6 @@ import pytest
 from bough.comparison.compare import compare
 from bough.errors import UserError
 from bough.survey.published_studies import every
-from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir
 from tests import simulated
 from tools import study_pages
@@ -61,32 +60,16 @@ def test_what_was_found_is_in_the_record(name: str) -> None:
 # --- on simulated runs ----------------------------------------------------------------------------
 
 
-def surveyed(folder: Path, plans: dict[str, str]) -> Path:
-    """A survey of two plans, cell -> plan, all done; sharing makes sts much better."""
-    source = simulated.data(folder / "data")
-    better: dict[str, dict[str, float]] = {"separate": {}, "full": {"sts": 1.0}}
-    base = simulated.recipe(source, "full", 0)
-    survey = Survey.read(
-        {"recipe": base.model_dump(mode="json"), "seeds": 3, "baseline": next(iter(plans)),
-         "asks": "Does sharing\n  help?", "budgets": {"small": {}},
-         "cells": {cell: {"plan": plan} for cell, plan in plans.items()}}
-    )  # fmt: skip
-    SurveyDir(folder).settle(survey.resolved())
-    for spec in survey.resolved().run_specs():
-        plan = plans[spec.cell]
-        recipe = simulated.recipe(source, plan, spec.seed)
-        simulated.run(SurveyDir(folder).run(spec.name).folder, recipe, better[plan])
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("studies") / "depth-small"
-    return surveyed(folder, {"separate": "separate", "full": "full"})
+    return simulated.surveyed(folder, {"separate": "separate", "full": "full"})
 
 
 def test_cells_with_names_go_by_them(tmp_path: Path) -> None:
-    made = study_pages.record(surveyed(tmp_path, {"apart": "separate", "together": "full"}))
+    made = study_pages.record(
+        simulated.surveyed(tmp_path, {"apart": "separate", "together": "full"})
+    )
     assert made["baseline"] == "apart"
     assert {v["label"] for v in made["variants"]} == {"apart", "together"}
     assert any("with together" in line for line in made["verdict"])

@@ -38,15 +38,17 @@ def table(task: Task, rows: Rows, predictions: Predictions) -> tuple[list[str], 
     header += [] if probabilities is None else [f"p({label})" for label in task.labels or ()]
     lines = []
     for i, row in enumerate(rows.ids):
-        truth = [] if rows.labels is None else [_cell(task, rows.labels[i])]
+        truth = [] if rows.labels is None else [written_label(task, rows.labels[i])]
         scores = () if predictions.scores is None else predictions.scores[i]
-        answer = _cell(task, predictions.values[i], digits=6, scores=scores)
+        answer = written_label(task, predictions.values[i], digits=6, scores=scores)
         shares = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[i]]
         lines.append([sheet_cell(row), *truth, answer, *shares])
     return header, lines
 
 
-def _cell(task: Task, label: Any, digits: int | None = None, scores: Sequence[float] = ()) -> Any:
+def written_label(
+    task: Task, label: Any, digits: int | None = None, scores: Sequence[float] = ()
+) -> Any:
     """A label or an answer as the file has it; a number as it is, or with so many digits."""
     match task.kind:
         case "classify" | "ordinal":
