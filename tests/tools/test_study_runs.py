@@ -1,4 +1,4 @@
-"""Runs that were kept say what they said and hold nothing of the data; a survey goes on with them."""
+"""Runs that were kept say what they said, without the data, and a survey goes on with them."""
 
 from __future__ import annotations
 
