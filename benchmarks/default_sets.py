@@ -47,9 +47,14 @@ SETS = {
     "sts": DataSet(
         "sts-train.csv", "sts-dev.csv", ("sentence1", "sentence2"), "similarity", "pearson"
     ),
+    "sick": DataSet("sick_train.tsv", "sick_dev.tsv", ("sentence1", "sentence2"), "entailment"),
     "reviews": DataSet("custrev_all.tsv", "", ("sentence",), "label", held_out=True),
-    "sick": DataSet(
-        "sick_train.tsv", "sick_dev.tsv", ("sentence1", "sentence2"), "entailment", held_out=True
+    "quora": DataSet(
+        "quora-train.csv",
+        "quora-dev.csv",
+        ("sentence1", "sentence2"),
+        "is_duplicate",
+        held_out=True,
     ),
 }
 

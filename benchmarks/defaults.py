@@ -1,4 +1,4 @@
-"""bough untouched against what people would use instead, on eight data sets at three sizes.
+"""bough untouched against what people would use instead, on nine data sets at three sizes.
 
     python benchmarks/defaults.py [--peers PYTHON] [--sets sst,cola] [--sizes 64] [--threads 1]
     python benchmarks/defaults.py --ways bough --try training.lr=1e-4 --sizes 64

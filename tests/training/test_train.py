@@ -185,6 +185,33 @@ def test_the_encoders_own_pooling(
     assert told == run.scores["dev"]["tasks"]
 
 
+def test_few_pairs_are_read_apart_by_an_encoder_of_sentences(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said at the start, written down as what it is; the same as if the recipe had said so."""
+    folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
+    folders.sentence_encoder(folder, {"pooling_mode_mean_tokens": True})
+    recipe = folders.recipe(folder, rows=tiny_folder.parent / "rows", **FEW)
+    recipe["tasks"]["questions"] = recipe["tasks"]["questions"] | {"pair": "joint"}
+    run = train(recipe, tmp_path / "run", display=Lines())
+    said = capsys.readouterr().err
+    assert "task 'similarity': the texts of a pair are read apart (pair: twin)" in said
+    assert "task 'questions': the texts" not in said
+    written = Recipe.read(run.recipe_file).tasks
+    assert (written["questions"].pair, written["similarity"].pair) == ("joint", "twin")
+    answer = bough.load(run).predict(("A fine film.", "A good film."))
+    assert set(answer) == {"questions", "similarity"}
+    recipe["tasks"]["similarity"] = recipe["tasks"]["similarity"] | {"pair": "twin"}
+    assert_same_run(train(recipe, tmp_path / "again"), run)
+
+
+def test_many_pairs_are_read_as_one_sequence(tiny_folder: Path, tmp_path: Path) -> None:
+    recipe = folders.recipe(tiny_folder, rows=tiny_folder.parent / "rows", **FEW)
+    run = train(recipe, tmp_path / "run")  # no encoder of sentences: few rows change nothing
+    written = Recipe.read(run.recipe_file).tasks
+    assert (written["questions"].pair, written["similarity"].pair) == ("joint", "joint")
+
+
 def test_a_pooling_that_cannot_be_had_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
     folders.sentence_encoder(folder, {"pooling_mode_lasttoken": True})

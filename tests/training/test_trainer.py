@@ -267,7 +267,8 @@ def test_what_a_finished_run_holds(tiny_folder: Path, tmp_path: Path) -> None:
     assert run.finished
     told = Recipe.read(recipe | {"precision": "fp32"})
     tasks = {
-        n: t.model_copy(update={"pooling": "pooler"}) for n, t in Data.gather(told).tasks.items()
+        n: t.model_copy(update={"pooling": "pooler"} | ({"pair": "joint"} if t.paired else {}))
+        for n, t in Data.gather(told).tasks.items()
     }
     known = told.model_copy(update={"tasks": tasks})  # the tiny encoder has a pooler
     assert Recipe.read(run.recipe_file) == known

@@ -214,5 +214,5 @@ def untrained_model(
     name = called.name if called.is_absolute() else encoder.source
     facts = {"encoder": name, "saw_quora": encoder.saw_quora}
     if encoder.pooling.name is not None:
-        facts["pooling"] = {**vars(encoder.pooling)}
+        facts["pooling"] = {"name": encoder.pooling.name, "reason": encoder.pooling.reason}
     return MultiTaskModel(network, encoder.tokenizer, longest, facts), notes

@@ -54,6 +54,7 @@ class EncoderPooling:
 
     name: OwnPooling | None  # None: it cannot be told, or is one that we do not have
     reason: str
+    compares: bool = False  # whether the encoder was made to give sentences comparable vectors
 
     def __str__(self) -> str:
         return f"{self.name or 'unknown'}, {self.reason}"
@@ -84,7 +85,8 @@ def read_pooling(folder: Path, shape: Shape, names: Iterable[str] = ()) -> Encod
     if file.is_file():
         return _of_sentence_transformers(file)
     if saw_quora(names):  # a cache from before may lack the file
-        return EncoderPooling("mean", "as the encoder was made for (a sentence encoder, by name)")
+        why = "as the encoder was made for (a sentence encoder, by name)"
+        return EncoderPooling("mean", why, compares=True)
     if shape.pooler:
         return EncoderPooling("pooler", "as the encoder was made for (its checkpoint has one)")
     pooling, why = WITHOUT_POOLER[shape.family]
@@ -127,10 +129,9 @@ def _of_sentence_transformers(file: Path) -> EncoderPooling:
         return EncoderPooling(None, f"the encoder's own is {' and '.join(modes)} ({where})")
     pooling: OwnPooling = "mean" if "mean" in known else known[0]
     if modes == [pooling]:
-        return EncoderPooling(pooling, f"as the encoder was made for ({where})")
-    return EncoderPooling(
-        pooling, f"the nearest to {' and '.join(modes)}, which the encoder was made for ({where})"
-    )
+        return EncoderPooling(pooling, f"as the encoder was made for ({where})", compares=True)
+    why = f"the nearest to {' and '.join(modes)}, which the encoder was made for ({where})"
+    return EncoderPooling(pooling, why, compares=True)
 
 
 def _modes(config: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,8 @@ from bough.recipe.teacher import Teachers, Texts
 from bough.recipe.validation import Consistent, one_or_several
 from bough.spans.schemes import Scheme, SchemeName
 
-Pair = Literal["joint", "twin"]
+Pair = Literal["auto", "joint", "twin"]
+PAIRS = {"cross-encoder": "joint", "bi-encoder": "twin"}  # what others call them
 Feature = Literal["concat", "sum", "product", "difference", "cosine"]
 Pooling = Literal["auto", "pooler", "cls", "mean", "words"]
 Head = Literal["linear", "mlp", "cosine", "cosine-linear", "cosine-sigmoid"]
@@ -137,9 +138,11 @@ class Task(Consistent):
         description="Two numbers that a regress task without a range is learned between: found in "
         "the train rows, two standard deviations below and above their mean.",
     )
-    pair: Pair = Field(
-        "joint",
-        description="Read a pair as one sequence (joint) or as two apart (twin).",
+    pair: Annotated[Pair, BeforeValidator(lambda name: PAIRS.get(str(name), name))] = Field(
+        "auto",
+        description="Read a pair as one sequence (joint, or cross-encoder) or as two apart (twin, "
+        "or bi-encoder); auto is apart where there are few rows and the encoder was made to "
+        "compare sentences.",
     )
     features: Annotated[tuple[Feature, ...], BeforeValidator(one_or_several)] = Field(
         FEATURES,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from bough.model import pretrained
 from bough.model.losses import ignorant_loss
 from bough.model.network import Network, plan_of
 from bough.native.precision import agreed, narrow
+from bough.plan import pair_reading
 from bough.plan.plan import Plan
 from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
@@ -67,8 +69,9 @@ class Trainer:
         encoder = pretrained.load(recipe.encoder)
         # Reading the data may take long: what is wrong with the plan is said before.
         with recipe.blamed("plan"):
-            plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
+            plan = plan_of(recipe.plan, encoder.pooling.resolve(recipe.tasks), encoder.shape)
         self.data = self._gathered(encoder)
+        pair_notes = self._decide_pairs(encoder, plan)
         self.model, notes = untrained_model(recipe, self.data, encoder)
         self.tasks = self.model.tasks
         self.encoder_digests = pretrained.digests(recipe.encoder)
@@ -76,7 +79,7 @@ class Trainer:
         self.precision = agreed(recipe.precision, self.device, processes, display.say)
         self.network.narrow = narrow(self.precision)
         processes.hand_out(self.network.state_dict().values())
-        for note in [*self.data.notes(), *self.data.noticed(), *notes]:
+        for note in [*self.data.notes(), *self.data.noticed(), *notes, *pair_notes]:
             display.say(note)
         self.train = self._examples("train")
         self.dev = self._examples("dev")
@@ -118,6 +121,21 @@ class Trainer:
                 longest=min(self.recipe.max_length, encoder.shape.longest),
                 watch=watch,
             )
+
+    def _decide_pairs(self, encoder: pretrained.Encoder, plan: Plan) -> list[str]:
+        """How pairs are read, where the recipe leaves it open; what there is to say about it."""
+        rows = {name: len(splits["train"]) for name, splits in self.data.rows.items()}
+        # What a head reads of another must be read as it reads.
+        compares = encoder.pooling.compares and not any(map(plan.reading, plan.tasks))
+        tasks, notes = pair_reading.resolved(self.recipe.tasks, rows, compares)
+        self.recipe = self.recipe.model_copy(update={"tasks": tasks})
+        if notes:  # they have other tokens then, of which there are few
+            self.data = self._gathered(encoder)
+        known = {
+            n: t.model_copy(update={"pair": tasks[n].pair}) for n, t in self.data.tasks.items()
+        }
+        self.data = replace(self.data, tasks=known)
+        return notes
 
     def _examples(self, split: str) -> dict[str, Examples]:
         return self.data.examples(
