@@ -61,7 +61,7 @@ def recipe(folder: Path, plan: str, seed: int, **changes: Any) -> Recipe:
     chosen = changes.pop("tasks", NAMES)
     for name in tasks:
         tasks[name] |= {split: f"{name}-{split}.tsv" for split in ("train", "dev")}
-        tasks[name]["pooling"] = "pooler"  # as a run's recipe says what was read
+        tasks[name] |= {"pooling": "pooler", "pair": "joint"}  # as a run says what was read
     made = {"plan": plan, "data": str(folder), "tasks": {n: tasks[n] for n in chosen}}
     overrides = [f"{key}={value}" for key, value in changes.items()]
     return Recipe.read(made | {"training": {"seed": seed}}, overrides)

@@ -195,8 +195,9 @@ def import_sizes(reader: str, sources: Sequence[str], tasks: Mapping[str, Task],
                 f"feed {reader}>{source} instead"
             )
         if other.paired and other.twin != task.twin:
+            mine, its = ("twin" if t.twin else "joint" for t in (task, other))
             raise UserError(
-                f"task {reader!r} (pair: {task.pair}) cannot read {source!r} (pair: {other.pair}); "
+                f"task {reader!r} (pair: {mine}) cannot read {source!r} (pair: {its}); "
                 "give both the same `pair`"
             )
         hidden = task.reads_as == "hidden"
