@@ -63,7 +63,9 @@ def record(folder: Path, baseline: str | None = None, tasks: Sequence[str] | Non
             f"{folder}: {len(missing)} of {len(names)} runs are not done, {missing[0]} the first; "
             f"go on with: bough survey {folder}"
         )
-    found = compare(folder, baseline=baseline or usual_baseline(place, survey), tasks=tasks)
+    if baseline is not None:
+        survey = survey.model_copy(update={"baseline": baseline})
+    found = compare(folder, baseline=usual_baseline(place, survey), tasks=tasks)
     found = _by_cells(found, survey)
     return {
         "asks": " ".join(survey.asks.split()),
@@ -73,7 +75,7 @@ def record(folder: Path, baseline: str | None = None, tasks: Sequence[str] | Non
         "rows": found.rows,
         "baseline": found.baseline.label,
         "variants": [_variant(found, variant) for variant in found.variants],
-        "verdict": verdict(found).lines(),
+        "verdict": [line.replace(f"{folder}/runs/", "") for line in verdict(found).lines()],
     }
 
 

@@ -43,7 +43,7 @@ from bough.serve.schemas import response_type
 from bough.serve.task_info import describe
 from bough.spans.schemes import Span
 from bough.training.step import Stepper
-from tests import tiny
+from tests import folders, tiny
 
 ROWS = {"train": 60, "dev": 40}
 # Of each kind a task: its settings, and what is in the cell of row i.
@@ -157,6 +157,18 @@ def test_it_learns_what_has_a_label(name: str, runs: list[Run], model: MultiTask
     assert model.tasks[name].settled
     lines = [entry for entry in runs[0].metrics() if "loss" in entry]
     assert np.isfinite(lines[-1]["loss"][name])
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_it_learns_and_is_judged_in_bf16(name: str, runs: list[Run], tmp_path: Path) -> None:
+    """Alone, with an encoder that the kernels take: what is read of the trunk is wide again."""
+    encoder = folders.encoder(tmp_path / "encoder", width=64)
+    told = runs[0].recipe()
+    alone = told.model_copy(update={"tasks": {name: told.tasks[name]}})
+    settings = [f"encoder={encoder}", "precision=bf16", "rows=skip"]  # some have no label
+    run = bough.train(alone, tmp_path / "run", settings)
+    assert run.recipe().precision == "bf16"
+    assert set(run.scores["dev"]["tasks"]) == {name}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

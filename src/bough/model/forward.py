@@ -280,7 +280,7 @@ class PackedForward:
             streams.append(stream._replace(length=len(words)))
             start += stream.length
         index = torch.tensor(places, dtype=torch.long, device=group.rows.device)
-        return Group(tuple(streams), group.rows[index])
+        return Group(tuple(streams), wide(group.rows[index]))
 
 
 def _group(start: int, states: CachedStates) -> Group:
