@@ -60,16 +60,14 @@ def plans(
 
     order = draw(st.permutations(tasks))
     links = {
-        (source, reader): draw(st.sampled_from([None, None, False, True]))
+        (source, reader): draw(
+            st.sampled_from([None, None, None, Read(source), Read(source, 0.0), Read(source, 0.25)])
+        )
         for i, reader in enumerate(order)
         for source in order[:i]
     }
     reads = tuple(
-        tuple(
-            Read(source, through)
-            for source in tasks
-            if (through := links.get((source, reader))) is not None
-        )
+        tuple(read for source in tasks if (read := links.get((source, reader))) is not None)
         for reader in tasks
     )
     return Plan(

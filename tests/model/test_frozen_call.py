@@ -31,7 +31,12 @@ def test_feeds_on_twins(tiny_encoder: Encoder) -> None:
         "para": tiny.task(twin=True, labels=("0", "1"), head="mlp", depth=2, width=6, norm=True),
         "sts": tiny.task(twin=True, number=True, head="cosine", norm=True),
     }
-    for text in ("feed:sst>para>sts", "feed~:sst>para>sts", "feed~:sst>sts, split@1, pal:4"):
+    for text in (
+        "feed:sst>para>sts",
+        "feed~:sst>para>sts",
+        "feed~0.1:sst>para>sts",
+        "feed~:sst>sts, split@1, pal:4",
+    ):
         model = tiny.network(text, tasks, tiny_encoder, stir=0.2)
         check_against_hand(model, tiny.pack([3, 5, 3, 4]))
 
@@ -105,6 +110,17 @@ def test_a_frozen_call_answers_alike_and_leaves_the_weights_alone() -> None:
     assert module.weight.grad is None
     assert x.grad is not None
     assert torch.equal(x.grad, right)
+
+
+def test_a_share_of_the_gradient_moves_the_weights() -> None:
+    module = nn.Linear(3, 2)
+    x = torch.randn(4, 3)
+    found, wanted = call_frozen(module, x, share=0.25), module(x)
+    assert torch.equal(found, wanted)
+    found.square().sum().backward()
+    (right,) = torch.autograd.grad(wanted.square().sum(), module.weight)
+    assert module.weight.grad is not None
+    torch.testing.assert_close(module.weight.grad, right / 4)
 
 
 @pytest.mark.parametrize("text", ["pal:4", "lora:2:qkvoif", "bottleneck:3", "lowrank:2"])

@@ -148,10 +148,38 @@ def test_a_head_has_one_user() -> None:
     assert [users[Cell("head", task)] for task in TASKS] == [(task,) for task in TASKS]
 
 
+def test_a_head_that_its_readers_move_is_theirs_too() -> None:
+    plan = parse("feed~0.1:sst>para>sts")
+    users = plan.users()
+    assert [users[Cell("head", task)] for task in ("sst", "para", "sts")] == [
+        ("sst", "para", "sts"),
+        ("para", "sts"),
+        ("sts",),
+    ]
+    assert dict(plan.table())["reads"] == (None, "~0.1:sst", "~0.1:sst+~0.1:para")
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("feed~0.5:sst>para, feed~0.1:para>sts", 0.1),  # the least on the way
+        ("feed~0.5:sst>para>sts", 0.5),
+        ("feed~0.5:sst>para, feed~0.1:para>sts, feed~0.3:sst>sts", 0.3),  # of the better way
+        ("feed~:sst>para, feed~0.1:para>sts", 0.0),  # the head between passes it on, unmoved
+        ("feed~0.5:sst>para, feed:para>sts", 0.0),
+    ],
+)
+def test_how_far_a_reader_moves_what_its_source_reads(text: str, share: float) -> None:
+    assert parse(text).moves("sts", "sst") == share
+
+
 @many
 @given(plans())
 def test_users_are_those_who_walk_there(plan: Plan) -> None:
-    walked: dict[Cell, list[str]] = {Cell("head", task): [task] for task in plan.tasks}
+    walked: dict[Cell, list[str]] = {
+        Cell("head", head): [t for t in plan.tasks if t == head or plan.moves(t, head)]
+        for head in plan.tasks
+    }
     for task in plan.tasks:
         path = plan.path(task)
         cells = [step.cell for step in path] + [c for step in path for _, c in step.adapters]
@@ -195,17 +223,17 @@ def test_distinct_steps() -> None:
 
 def test_feeds() -> None:
     plan = parse("feed:sts>para, feed~:para>sst")
-    assert plan.reads == ((Read("para", True),), (Read("sts", False),), ())
+    assert plan.reads == ((Read("para", 0.0),), (Read("sts"),), ())
     assert plan.order() == ("sts", "para", "sst")
     assert plan.sources("sst") == ("sts", "para")
     assert plan.sources("sts") == ()
-    assert plan.reading("sst") == (Read("para", True),)
+    assert plan.reading("sst") == (Read("para", 0.0),)
 
 
 def test_a_diamond_of_feeds() -> None:
     tasks = ("a", "b", "c", "d")
     plan = parse("feed:a>b>d, feed:a>c>d", tasks)
-    assert plan.reads[3] == (Read("a", False), Read("b", False), Read("c", False))
+    assert plan.reads[3] == (Read("a"), Read("b"), Read("c"))
     assert parse(plan.text, tasks) == plan
 
 

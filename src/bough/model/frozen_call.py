@@ -1,7 +1,7 @@
 """Calling a module as if its weights were constants: the gradient passes it and leaves it alone.
 
 So a head reads another task's output with `feed~`: its loss reaches the weights that both tasks
-share, through weights of the other task that it must not move.
+share, through weights of the other task that it must not move, or (`feed~0.1`) only by a share.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from bough.model.attention import Layout
 from bough.model.dropout import DropoutGenerator
 
 
-def call_frozen(module: nn.Module, *inputs: Any) -> Any:
-    """The module's output, with no gradient for its own weights."""
+def call_frozen(module: nn.Module, *inputs: Any, share: float = 0.0) -> Any:
+    """The module's output, with no gradient for its own weights, or with this share of it."""
     weights = {name: p.detach() for name, p in module.named_parameters()}
+    if share:  # the same numbers: what is added is 0, but for its gradient
+        own = dict(module.named_parameters())
+        weights = {name: p + share * (own[name] - p) for name, p in weights.items()}
     return torch.func.functional_call(module, weights, inputs)
 
 

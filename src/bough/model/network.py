@@ -152,11 +152,14 @@ class Network(nn.Module):
                 for value in self._imported(read, task, columns, done)
             ]
             head = self.cells[Cell("head", task).key]
-            # Another task's head: its weights stay as they are, and it answers without dropout.
+            # Another task's head: its weights stay as they are (or move by what the plan says), and
+            # it answers without dropout.
             out: tuple[Tensor, Tensor] = (
                 head(inputs, imported, dropout)
                 if task == consumer
-                else call_frozen(head, inputs, imported, None)
+                else call_frozen(
+                    head, inputs, imported, None, share=self.plan.moves(consumer, task)
+                )
             )
             return out
 

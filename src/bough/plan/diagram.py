@@ -189,7 +189,7 @@ class _Columns:
         """Arcs below the heads; each end has a place of its own, ordered by its other end."""
         tasks = self.plan.tasks
         place = {tasks[i]: at for at, i in enumerate(self.order)}
-        links = [(r.source, t, r.through) for t in tasks for r in self.plan.reading(t)]
+        links = [(r.source, t, r) for t in tasks for r in self.plan.reading(t)]
 
         def x(task: str, other: str) -> float:
             ends = [b if a == task else a for a, b, _ in links if task in (a, b)]
@@ -200,13 +200,14 @@ class _Columns:
 
         return [
             {
-                "title": f"{reader} reads {source}",
-                "kind": "through" if through else "stop",
+                "title": f"{reader} reads {source}"
+                + (f", and moves it by {read.share:g} of its gradient" if read.share else ""),
+                "kind": "through" if read.through else "stop",
                 "start": x(source, reader),
                 "end": x(reader, source),
                 "depth": 16 + 15 * abs(place[source] - place[reader]),
             }
-            for source, reader, through in links
+            for source, reader, read in links
         ]
 
 

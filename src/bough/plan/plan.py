@@ -10,7 +10,7 @@ exist and who uses them (`users`), and in which order the heads are read (`order
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, groupby
 from typing import Any
@@ -101,7 +101,7 @@ class Plan:
         """The one line that parses to this plan; `full` is said only when nothing else is."""
         terms = [*_sharing(self), *_late(self)]
         terms += [_adapter(adapter, self) for adapter in self.adapters]
-        terms += [*_feeds(self, False), *_feeds(self, True)]
+        terms += _feeds(self)
         if self.frozen is not None:
             terms.append("frozen" if self.frozen == self.layers else f"frozen@{self.frozen}")
         return ", ".join(terms) or "full"
@@ -143,7 +143,7 @@ class Plan:
     def users(self) -> dict[Cell, tuple[str, ...]]:
         """Every cell, heads and adapters included, with the tasks that train it, in task order.
 
-        A head belongs to its own task alone: who reads its output does not move it.
+        A head belongs to its own task, and to those that read its output and move it (`feed~0.1`).
         """
         users: dict[Cell, list[str]] = {}
         places = [*self.rows(), *((a.place, a.names) for a in self.adapters), ("head", self.tasks)]
@@ -151,6 +151,9 @@ class Plan:
             for task, name in zip(self.tasks, names, strict=True):
                 if name is not None:
                     users.setdefault(Cell(place, name), []).append(task)
+        for task in self.tasks:
+            movers = [t for t in self.tasks if t == task or self.moves(t, task)]
+            users[Cell("head", task)] = movers
         return {cell: tuple(tasks) for cell, tasks in users.items()}
 
     def order(self) -> tuple[str, ...]:
@@ -178,6 +181,20 @@ class Plan:
             sources |= new
             waiting += new
         return tuple(t for t in self.order() if t in sources)
+
+    def moves(self, reader: str, source: str) -> float:
+        """The share of a reader's gradient that moves the head of `source`, read by it or by what
+        it reads: the least on the way there, of the way where that is most."""
+        return max(
+            (
+                read.share
+                if read.source == source
+                else min(read.share, self.moves(read.source, source))
+                for read in self.reading(reader)
+                if read.share
+            ),
+            default=0.0,
+        )
 
     def learns(self, cell: Cell) -> bool:
         """Whether training moves this cell."""
@@ -249,7 +266,7 @@ class Plan:
         table += [(f"late {n}", names) for n, names in enumerate(self.late, 1)]
         table += [(a.label, a.names) for a in self.adapters]
         if any(self.reads):
-            read = ("+".join("~" * r.through + r.source for r in reads) for reads in self.reads)
+            read = ("+".join(_read(r) for r in reads) for reads in self.reads)
             table.append(("reads", tuple(names or None for names in read)))
         return table
 
@@ -327,22 +344,29 @@ def _adapter(adapter: Adapter, plan: Plan) -> str:
     return text
 
 
-def _feeds(plan: Plan, through: bool) -> list[str]:
-    """Chains in which every task reads all before it, until every reading is said."""
-    links = {(r.source, t) for t in plan.tasks for r in plan.reading(t) if r.through == through}
+def _feeds(plan: Plan) -> Iterator[str]:
+    """Chains in which every task reads all before it alike, until every reading is said."""
     order = plan.order()
-    unsaid = set(links)
-    terms = []
-    for pair in combinations(order, 2):
-        if pair not in unsaid:
-            continue
-        chain = list(pair)
-        for task in order[order.index(pair[1]) + 1 :]:
-            if all((source, task) in links for source in chain):
-                chain.append(task)
-        unsaid -= set(combinations(chain, 2))
-        terms.append(f"feed{'~' * through}:{'>'.join(chain)}")
-    return terms
+    alike: dict[str, set[tuple[str, str]]] = {}
+    for task in plan.tasks:
+        for read in plan.reading(task):
+            alike.setdefault(read.sign, set()).add((read.source, task))
+    for sign, links in sorted(alike.items()):
+        unsaid = set(links)
+        for pair in combinations(order, 2):
+            if pair not in unsaid:
+                continue
+            chain = list(pair)
+            for task in order[order.index(pair[1]) + 1 :]:
+                if all((source, task) in links for source in chain):
+                    chain.append(task)
+            unsaid -= set(combinations(chain, 2))
+            yield f"feed{sign}:{'>'.join(chain)}"
+
+
+def _read(read: Read) -> str:
+    """A reading in the table: `sst`, `~sst`, `~0.1:sst`."""
+    return read.sign + ":" * bool(read.share) + read.source
 
 
 def _groups(names: Names, plan: Plan) -> str:

@@ -27,7 +27,7 @@ from bough.plan.types import (
 
 FORMS = (
     "full, separate, split@3, row@3, late:ISS, pal:64, lowrank:64, lora:8, bottleneck:64, "
-    "feed:a>b, feed~:a>b, frozen"
+    "feed:a>b, feed~:a>b, feed~0.1:a>b, frozen"
 )
 NUMBER = r"(-?[0-9]{1,6})"
 MOST_LATE, MOST_SIZE = 50, 2**12  # of late layers, and of an adapter; more is a slip of the pen
@@ -35,7 +35,7 @@ MOST_LATE, MOST_SIZE = 50, 2**12  # of late layers, and of an adapter; more is a
 
 def word(term: str) -> str:
     """The word that a term starts with: split, pal, feed~."""
-    return re.split(r"[:@/]", term)[0]
+    return re.split(r"[:@/]|(?<=~)", term)[0]
 
 
 class PlanError(Exception):
@@ -65,7 +65,7 @@ class PlanBuilder:
         self.late = 0
         self.changed: set[str] = set()  # rows that have a term of their own
         self.adapters: list[Adapter] = []
-        self.reads: dict[tuple[str, str], bool] = {}  # (source, reader): through
+        self.reads: dict[tuple[str, str], Read] = {}  # by (source, reader)
         self.frozen: int | None = None
 
     def read(self, term: str) -> None:
@@ -85,8 +85,7 @@ class PlanBuilder:
         pooler = named(self.tasks, (name if task in pooled else None for task, name in above))
         links = self.reads
         reads = (
-            tuple(Read(s, links[s, task]) for s in self.tasks if (s, task) in links)
-            for task in self.tasks
+            tuple(links[s, task] for s in self.tasks if (s, task) in links) for task in self.tasks
         )
         return ParsedPlan(
             embeddings=self.rows["embeddings"],
@@ -199,11 +198,12 @@ class PlanBuilder:
         self.add_adapter(Adapter(kind, size, first, last, names, heads, matrices), term)
 
     def read_feed(self, term: str) -> None:
-        through = word(term) == "feed~"
-        tasks = term.partition(":")[2].split(">")
+        sign, _, chain = term.removeprefix("feed").partition(":")
+        share = self.feed_share(sign, term)
+        tasks = chain.split(">")
         for i, task in enumerate(tasks):
             rest = [t for t in tasks[:i] + tasks[i + 1 :] if t]
-            suggestion = f"{word(term)}:{'>'.join(rest)}" if len(rest) > 1 else ""
+            suggestion = f"feed{sign}:{'>'.join(rest)}" if len(rest) > 1 else ""
             if not task or len(tasks) < 2:
                 reason = (
                     f"{term!r} needs a source and a reader, like feed:{'>'.join(self.tasks[:2])}"
@@ -215,9 +215,13 @@ class PlanBuilder:
             for source in tasks[:i]:
                 if circle := self.find_circle(source, task):
                     raise PlanError(f"the feeds go in a circle, {' > '.join(circle)}", suggestion)
-                if self.reads.setdefault((source, task), through) != through:
-                    reason = f"{task!r} reads {source!r} both with feed and with feed~; keep one"
-                    raise PlanError(reason, suggestion)
+                read = Read(source, share)
+                before = self.reads.setdefault((source, task), read)
+                if before != read:
+                    kinds = " and with ".join(sorted(f"feed{r.sign}" for r in (before, read)))
+                    raise PlanError(
+                        f"{task!r} reads {source!r} both with {kinds}; keep one", suggestion
+                    )
 
     def read_frozen(self, term: str) -> None:
         if self.frozen is not None:
@@ -229,6 +233,17 @@ class PlanBuilder:
         self.frozen = self.depth(match[1], "frozen@#") if match[1] else self.layers
 
     # Their parts.
+
+    def feed_share(self, sign: str, term: str) -> float | None:
+        """What of the reader's gradient moves the head that it reads; None: it ends there."""
+        if sign in ("", "~"):
+            return 0.0 if sign else None
+        match = re.fullmatch(r"~(0?\.[0-9]{1,6}|[01](?:\.0{1,6})?)", sign)
+        share = float(match[1]) if match else 2.0
+        if share > 1:
+            reason = f"{term!r} moves what is read by a share that is no number from 0 to 1"
+            raise PlanError(reason, f"feed~0.1:{term.partition(':')[2]}")
+        return share
 
     def check_task(self, task: str, term: str) -> None:
         """Refuse a task that does not exist."""

@@ -40,10 +40,24 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Read:
-    """One head reads another's output; `through`: the gradient passes that head into the trunk."""
+    """One head reads another's output, and what of its gradient goes the other way.
+
+    None: nothing. 0: the gradient passes that head, which stays as it is, into the trunk. More: it
+    also moves that head, by this share.
+    """
 
     source: str
-    through: bool
+    share: float | None = None
+
+    @property
+    def through(self) -> bool:
+        """Whether the reader's gradient passes the head that it reads."""
+        return self.share is not None
+
+    @property
+    def sign(self) -> str:
+        """What stands behind `feed` in a plan's line."""
+        return "" if self.share is None else f"~{self.share:g}" if self.share else "~"
 
 
 @dataclass(frozen=True)
