@@ -18,7 +18,6 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,6 @@ from bough.comparison.verdict import verdict
 from bough.errors import UserError
 from bough.files import write_atomically
 from bough.formatting import chance, number, seconds, size
-from bough.survey.cells import cell_name
-from bough.survey.spec import Survey
-from bough.survey.survey import baseline as usual_baseline
 from bough.survey.survey_dir import SurveyDir
 
 PAGES = Path(__file__).parent.parent / "docs" / "studies"
@@ -63,10 +59,7 @@ def record(folder: Path, baseline: str | None = None, tasks: Sequence[str] | Non
             f"{folder}: {len(missing)} of {len(names)} runs are not done, {missing[0]} the first; "
             f"go on with: bough survey {folder}"
         )
-    if baseline is not None:
-        survey = survey.model_copy(update={"baseline": baseline})
-    found = compare(folder, baseline=usual_baseline(place, survey), tasks=tasks)
-    found = _by_cells(found, survey)
+    found = compare(folder, baseline=baseline, tasks=tasks)
     return {
         "asks": " ".join(survey.asks.split()),
         "budget": survey.budget,
@@ -77,24 +70,6 @@ def record(folder: Path, baseline: str | None = None, tasks: Sequence[str] | Non
         "variants": [_variant(found, variant) for variant in found.variants],
         "verdict": [line.replace(f"{folder}/runs/", "") for line in verdict(found).lines()],
     }
-
-
-def _by_cells(found: Comparison, survey: Survey) -> Comparison:
-    """The variants under the names that the survey's file gives its cells; those of a grid, which
-    have none, under what sets them apart."""
-    given = {name for name, keys in survey.cells.items() if cell_name(keys) != name}
-    labels = {}
-    for variant in found.variants:
-        cell = variant.runs[0].folder.name.removesuffix(f"-s{variant.seeds[0]}")
-        labels[variant.label] = cell if cell in given else variant.label
-    named = {v.label: replace(v, label=labels[v.label]) for v in found.variants}
-    return replace(
-        found,
-        variants=tuple(named.values()),
-        baseline=named[found.baseline.label],
-        scores={labels[label]: row for label, row in found.scores.items()},
-        answers={(labels[label], task): told for (label, task), told in found.answers.items()},
-    )
 
 
 def _variant(found: Comparison, variant: Variant) -> dict[str, Any]:

@@ -21,13 +21,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bough.comparison.cell_names import FILE
 from bough.data.dataset import Data
 from bough.errors import UserError
 from bough.files import write_atomically
 from bough.recipe.recipe import Recipe
 from bough.runs.predictions import written_label
 from bough.runs.run_dir import Run
-from bough.survey.survey_dir import FILE, SurveyDir
+from bough.survey.survey_dir import SurveyDir
 
 PLACE = Path(__file__).parent.parent / "docs" / "studies" / "runs"
 FILES = ("recipe.yaml", "plan.txt", "environment.json", "cost.json", "scores.json")

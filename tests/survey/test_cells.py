@@ -1,22 +1,15 @@
-"""Cells go by names that are fit for folders, and change what they say in a recipe."""
+"""Cells change what they say in a recipe."""
 
 from __future__ import annotations
 
-from bough.comparison.groups import find_runs, group
+from bough.comparison.groups import choose_baseline, find_runs, group
 from bough.recipe.recipe import Recipe
-from bough.survey.cells import cell_name, find_cell
 from bough.survey.spec import Survey
 from bough.survey.survey import conduct
 from tests.survey import files
 
 
-def test_names_of_cells_are_fit_for_folders_and_differ(base):
-    assert cell_name({"plan": "late:ISS/a+b, feed~:a>b"}) == "late-ISS-a+b-feed~-a-b"
-    assert cell_name({"training.weights": {"a": 0.5, "b": 1}}) == "weights=a-0.5+b-1"
-    assert cell_name({"tasks.a.loss": "mse", "tasks.b.loss": "bce"}) == "a.loss=mse_b.loss=bce"
-    long = [cell_name({"plan": f"{'split@3, ' * 20}{end}"}) for end in ("a", "b")]
-    assert len({*long}) == 2
-    assert max(map(len, long)) <= 80
+def test_cells_of_a_grid_differ_by_name(base):
     asked = Survey.read({"recipe": base, "vary": {"plan": ["late:I", "late/I"]}})
     assert list(asked.resolved().cells) == ["late-I", "late-I-2"]
 
@@ -42,13 +35,12 @@ def test_a_cell_may_be_named_as_a_comparison_names_it(base, tmp_path, quick):
     out = tmp_path / "out"
     conduct(file, out=out, only=["late:I, frozen, lr=0.0001", "lr=0.001_full"])
     assert set(files.starts(out)) == {"lr=0.0001_late-I-frozen-s4", "lr=0.001_full-s4"}
-    said = str(conduct(file, out=out))
-    assert said.count(" --baseline 'late:I, frozen, lr=0.0001'") == 2
     runs = find_runs([out])
-    labels = [v.label for v in group(runs, [Recipe.read(run.recipe_file) for run in runs])[0]]
-    assert "late:I, frozen, lr=0.0001" in labels, "which is how a comparison calls it"
-    assert find_cell("b=1, a", ["a_b=1", "b=1_a"]) is None, "two could be meant"
-    assert find_cell("full, tasks=x+y", ["full_x+y", "full_x"]) == "full_x+y"
+    variants, _ = group(runs, [Recipe.read(run.recipe_file) for run in runs])
+    base = choose_baseline(variants, None)
+    assert base.label == "late:I, frozen, lr=0.0001", "which is how a comparison calls it"
+    assert base.cell == "lr=0.0001_late-I-frozen"
+    assert choose_baseline(variants, "lr=0.001_full").label == "full, lr=0.001"
 
 
 def test_the_demos_encoder_is_not_taken_for_a_folder_of_its_name(base, tmp_path, monkeypatch):

@@ -137,7 +137,7 @@ def compare(
         paths: Run directories, directories of surveys, or folders of runs. Runs that differ by
             nothing but their seed are one variant.
         baseline: The variant that the others are held against, by its label or its plan. Left out,
-            the one that shares least.
+            the survey's, where all runs are of one, or the one that shares least.
         split: Which rows; their labels must be known.
         tasks: The tasks to compare, where not all runs have the same; a variant without one of
             them has a gap there and no aggregates.

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bough.comparison.cell_names import SurveyCells, find_cell
 from bough.data.tables import READERS
 from bough.errors import UserError, listed, nearest
 from bough.inference import config
@@ -41,6 +42,7 @@ class Variant:
     seeds: tuple[int, ...]
     recipe: Recipe  # the first run's
     settings: dict[str, Any]  # what sets it apart: dotted key -> value
+    cell: str | None = None  # its name in the survey that all runs are of
 
     @property
     def plan(self) -> str:
@@ -217,11 +219,17 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
     firsts = [next(iter(seeds.values())) for seeds in groups.values()]
     settings = _settings([recipes[i] for i in firsts], [flat[i] for i in firsts])
     labels = _labels(settings, [flat[i] for i in firsts])
+    survey = SurveyCells.of(runs)
+    if survey is not None:
+        named = [survey.given(runs[i]) or label for i, label in zip(firsts, labels, strict=True)]
+        labels = named if len({*named}) == len(named) else labels
     variants = []
     for label, setting, seeds in zip(labels, settings, groups.values(), strict=True):
         order = sorted(seeds)
         chosen = tuple(runs[seeds[seed]] for seed in order)
-        variants.append(Variant(label, chosen, tuple(order), recipes[seeds[order[0]]], setting))
+        cell = survey.name(chosen[0]) if survey else None
+        recipe = recipes[seeds[order[0]]]
+        variants.append(Variant(label, chosen, tuple(order), recipe, setting, cell))
     return tuple(variants), notes
 
 
@@ -352,11 +360,14 @@ def _whole(value: Any) -> str:
 
 
 def choose_baseline(variants: Sequence[Variant], asked: str | None) -> Variant:
-    """The one asked for, else the one that shares least: it has the most weights to serve."""
+    """The one asked for; else that of the survey they are of, or the one that shares least: it has
+    the most weights to serve."""
     if asked is None:
-        return max(variants, key=lambda v: v.cost.get("bytes_to_serve", 0.0))
-    matching = [v for v in variants if asked in (v.label, v.plan)]
-    exact = [v for v in matching if v.label == asked]
+        survey = SurveyCells.of([run for v in variants for run in v.runs])
+        chosen = _baseline_of(survey, variants) if survey else None
+        return chosen or max(variants, key=lambda v: v.cost.get("bytes_to_serve", 0.0))
+    matching = [v for v in variants if asked in (v.label, v.cell, v.plan)]
+    exact = [v for v in matching if asked in (v.label, v.cell)]
     if len(exact or matching) == 1:
         return (exact or matching)[0]
     labels = [v.label for v in variants]
@@ -365,3 +376,15 @@ def choose_baseline(variants: Sequence[Variant], asked: str | None) -> Variant:
         f"--baseline {asked!r}: {why}; there is {listed([repr(n) for n in labels], 12)}"
         + nearest(asked, labels)
     )
+
+
+def _baseline_of(survey: SurveyCells, variants: Sequence[Variant]) -> Variant | None:
+    """The variant that the survey's file names, by its cell, its label or its plan; None where it
+    names none, or that one is not done yet."""
+    asked = survey.baseline
+    if asked is None:
+        return None
+    cell = find_cell(asked, survey.cells)
+    matching = [v for v in variants if v.cell == cell] if cell else []
+    matching = matching or [v for v in variants if asked in (v.label, v.plan)]
+    return matching[0] if len(matching) == 1 else None

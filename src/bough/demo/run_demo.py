@@ -35,9 +35,9 @@ def show(out: Path, threads: int | None = None) -> Result:
     result = survey.conduct(demo.survey(), out=out, workers=min(2, cores()), threads=threads)
     if result.done < result.total:
         return result
-    comparison = compare([result.folder], baseline=result.baseline)
+    comparison = compare([result.folder])
     tables.show(comparison)
-    page = report(result.folder, result.folder / "report.html", baseline=result.baseline)
+    page = report(result.folder, result.folder / "report.html")
     run = SurveyDir(result.folder).run(f"{SERVED}-s0").folder
     model = load(run)
     _answers(console, model)

@@ -1,11 +1,10 @@
-"""Cells: what sets runs apart, the names they go by, and the recipe of each.
+"""Cells: what sets runs apart, and the recipe of each.
 
 A cell is a few keys that are changed in the base recipe; with a seed it is a run.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import re
@@ -14,14 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from bough.comparison.cell_names import LONGEST, Overrides, cell_name
 from bough.errors import UserError, listed, nearest
 from bough.recipe.recipe import Recipe
 
 SEED = "training.seed"
-_LONGEST = 80  # characters of a cell's name: it becomes a folder's
 _NAME = re.compile(r"[A-Za-z0-9_@=+~-][A-Za-z0-9_.@=+~-]*")
 
-Overrides = dict[str, Any]  # dotted key -> value
 Where = Callable[[str], str]  # what a message calls the place that sets a key; "" is no one key
 
 
@@ -61,49 +59,11 @@ def grid(vary: Mapping[str, Sequence[Any]]) -> dict[str, Overrides]:
     return cells
 
 
-def cell_name(overrides: Overrides) -> str:
-    """A name for a cell, fit for a folder: `split@3_lr=0.0001`."""
-    ends = [key.split(".")[-1] for key in overrides]
-    parts = []
-    for (key, value), end in zip(overrides.items(), ends, strict=True):
-        short = end if ends.count(end) == 1 else ".".join(key.split(".")[-2:])
-        parts.append(_text(value) if key in ("plan", "tasks") else f"{short}={_text(value)}")
-    name = re.sub(r"[^A-Za-z0-9_.@=+~-]+", "-", "_".join(parts)).strip("-.") or "cell"
-    if len(name) <= _LONGEST:
-        return name
-    digest = hashlib.sha256(json.dumps(overrides, sort_keys=True).encode()).hexdigest()[:8]
-    return f"{name[: _LONGEST - 9]}-{digest}"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "+".join(f"{key}-{_text(inner)}" for key, inner in value.items())
-    if isinstance(value, list | tuple):
-        return "+".join(map(_text, value))
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def check_name(name: str) -> None:
-    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+    if not _NAME.fullmatch(name) or len(name) > LONGEST:
         raise UserError(
             f"cells: {name!r} is to be a folder's name; use letters, digits, - and _ only"
         )
-
-
-def find_cell(text: str, cells: Iterable[str]) -> str | None:
-    """The cell that is meant, by its name or by its label in a comparison: `split@3, lr=0.0001`."""
-    cells = list(cells)
-    if text in cells:
-        return text
-    matching = [cell for cell in cells if _words(cell) == _words(text)]
-    return matching[0] if len(matching) == 1 else None
-
-
-def _words(text: str) -> list[str]:
-    """What a cell's name and its label have in common: the order and the signs between differ."""
-    return sorted(re.findall(r"[A-Za-z0-9.@=+~]+", text.replace("tasks=", "")))
 
 
 # --- recipes -------------------------------------------------------------------------------------

@@ -21,13 +21,14 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from bough.comparison.cell_names import Overrides
 from bough.errors import UserError, listed, nearest
 from bough.extras import install_line
 from bough.recipe.recipe import Recipe
 from bough.runs.lock import LockedError, locked
 from bough.runs.run_dir import Run
 from bough.scoring.metrics import AGGREGATES
-from bough.survey.cells import Overrides, RunSpec
+from bough.survey.cells import RunSpec
 from bough.survey.launcher import Outcome
 from bough.survey.pruning import evaluations, is_behind, score
 from bough.survey.spec import COSTS, Search, Span, Survey

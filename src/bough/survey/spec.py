@@ -23,12 +23,13 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from bough.comparison.cell_names import Overrides
 from bough.errors import UserError, listed, nearest
 from bough.recipe import yaml
 from bough.recipe.raw_settings import RawSettings, escaped, mapped
 from bough.recipe.recipe import Recipe
 from bough.recipe.validation import misfit
-from bough.survey.cells import SEED, Overrides, RunSpec, check_name, grid, with_overrides
+from bough.survey.cells import SEED, RunSpec, check_name, grid, with_overrides
 from bough.user_paths import similar_file
 
 COSTS = ("bytes_to_serve", "step_seconds", "training_seconds", "peak_memory")

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, cast, get_args
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from bough.comparison.groups import find_runs, finished, group, labels_to_be
+from bough.comparison.cell_names import find_cell
+from bough.comparison.groups import labels_to_be
 from bough.errors import UserError, listed, nearest
 from bough.machine_limits import cores
 from bough.recipe.recipe import Recipe
@@ -47,7 +48,6 @@ class Result:
     pruned: int
     total: int
     stopped: bool  # it was told to stop, and can go on
-    baseline: str | None
 
     def __str__(self) -> str:
         """What was done, and what to type next."""
@@ -61,10 +61,9 @@ class Result:
                 f"bough survey {place} --retry"
             )
         if self.done:
-            base = f" --baseline {shlex.quote(self.baseline)}" if self.baseline else ""
             page = shlex.quote(str(self.folder / "report.html"))
-            lines.append(f"Next: bough compare {place}{base}")
-            lines.append(f"      bough report {place}{base} -o {page}")
+            lines.append(f"Next: bough compare {place}")
+            lines.append(f"      bough report {place} -o {page}")
         return "\n".join(lines)
 
 
@@ -126,8 +125,7 @@ def conduct(
     if isinstance(scheduler, SearchScheduler):
         _print_best(scheduler, console)
     done, failed, pruned = (shown.counts[outcome] for outcome in ("done", "failed", "pruned"))
-    base = baseline(folder, survey)
-    return Result(folder.path, done, failed, pruned, total, not complete, base)
+    return Result(folder.path, done, failed, pruned, total, not complete)
 
 
 def submit(
@@ -229,7 +227,7 @@ def check(survey: Survey) -> None:
     if survey.baseline is None or survey.search is not None or len(known) < len(plans):
         return
     labels = labels_to_be([recipe for recipe, _ in found], known)
-    named = cells.find_cell(survey.baseline, survey.cells)
+    named = find_cell(survey.baseline, survey.cells)
     if named is None and survey.baseline not in (*labels, *known):
         expected = listed([repr(name) for name in survey.cells], 12)
         raise UserError(
@@ -255,23 +253,12 @@ def recipes(survey: Survey) -> list[tuple[Recipe, cells.Where]]:
 
 def chosen(survey: Survey, only: Sequence[str]) -> list[RunSpec]:
     """The runs of the cells asked for, or all."""
-    named = {name: cells.find_cell(name, survey.cells) for name in only}
+    named = {name: find_cell(name, survey.cells) for name in only}
     for name, cell in named.items():
         if cell is None:
             known = listed(list(survey.cells), 30)
             raise UserError(f"no cell {name!r}; there is {known}{nearest(name, survey.cells)}")
     return [spec for spec in survey.run_specs() if not only or spec.cell in named.values()]
-
-
-def baseline(folder: SurveyDir, survey: Survey) -> str | None:
-    """The survey's baseline as a comparison calls it now, if the file names it by its cell."""
-    cell = cells.find_cell(survey.baseline or "", survey.cells)
-    of_cell = {folder.run(f"{cell}-s{seed}") for seed in survey.seeds}
-    if not any(run.finished for run in of_cell):
-        return survey.baseline
-    runs, _ = finished(find_runs([folder.path]))
-    variants, _ = group(runs, [run.recipe(unset="keep") for run in runs])
-    return next((v.label for v in variants if of_cell & {*v.runs}), survey.baseline)
 
 
 def _console() -> Console:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bough.comparison.cell_names import FILE
 from bough.errors import UserError
 from bough.files import write_atomically
 from bough.recipe.raw_settings import flattened
@@ -22,8 +23,6 @@ from bough.runs.lock import locked
 from bough.runs.run_dir import Run
 from bough.survey.cells import RunSpec, with_overrides
 from bough.survey.spec import Survey
-
-FILE = "survey.yaml"
 
 State = Literal["done", "failed", "begun", "waiting"]
 
