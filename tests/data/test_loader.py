@@ -51,6 +51,30 @@ def test_apart_is_a_batch_of_each_task() -> None:
     assert [list(batch.index) for batch in apart.batches] == [["single"], ["twin"]]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_micro_batch_has_no_more_tokens_than_it_may(apart: bool) -> None:
+    """Unless one task alone has more; those that fit are together, but not where they are apart."""
+    examples = tiny.examples()
+    loader = Loader(examples, lambda: {**DRAWN, "joint": np.array([0, 2])})
+    (whole,) = loader.next(apart)
+    sizes = {
+        name: int(rows.lengths[drawn].sum())
+        for (name, rows), drawn in zip(loader.groups.items(), loader.draw().values(), strict=True)
+    }
+    assert sum(sizes.values()) == whole.tokens
+    names = list(sizes)
+    for most in (0, sizes[names[0]] + sizes[names[1]], whole.tokens):
+        parts = loader.next(apart, most)
+        assert [task for part in parts for task in part.own] == list(whole.own), "in this order"
+        for part in parts:
+            assert part.tokens <= most or len(part.own) == 1
+            assert dict(part.shares) == dict.fromkeys(part.own, 1.0)
+        for task in examples:
+            assert texts(parts, task) == texts([whole], task)
+        wanted = {0: 3, whole.tokens: 1}.get(most, 2)
+        assert len(parts) == (3 if apart else wanted)
+
+
 def test_each_step_draws_once() -> None:
     draws = iter([DRAWN, {"joint": np.array([0, 2])}])
     loader = Loader(tiny.examples(), lambda: next(draws), accumulate=2)

@@ -16,8 +16,8 @@ import torchjd.scalarization as scalarization
 from torch import Tensor, nn
 
 from bough.data.examples import Examples, examples_of
-from bough.data.loader import Loader, row_groups
-from bough.data.packing import collate
+from bough.data.loader import Loader, MicroBatch, row_groups
+from bough.data.packing import TOKENS, collate
 from bough.data.tokens import Ints
 from bough.model.losses import loss
 from bough.recipe import methods
@@ -201,6 +201,39 @@ def test_parts_are_one_step(method: str) -> None:
     assert parts.losses == pytest.approx(whole.losses, rel=1e-5)
     assert parts.tokens == whole.tokens
     assert parts.norm == pytest.approx(whole.norm, rel=1e-4)
+    torch.testing.assert_close(
+        other.seen(other.parameters), one.seen(one.parameters), atol=1e-5, rtol=1e-4
+    )
+
+
+class OneByOne(Watched):
+    """Too many tokens for one pass; counts the passes that are in memory together."""
+
+    most_alive = 0
+
+    def __init__(self, **training: Any):
+        super().__init__(**training)
+        assert self.most_tokens is None or self.most_tokens == TOKENS
+        self.most_tokens = self.most_tokens and 1
+
+    def _forward(self, part: MicroBatch, dropout: torch.Generator) -> dict[str, Tensor]:
+        self.most_alive = max(self.most_alive, len(part.own))
+        return super()._forward(part, dropout)
+
+
+@pytest.mark.parametrize("weighting", ["static", "random", "dwa", "geometric"])
+@pytest.mark.parametrize("method", ["sum", "pcgrad"])
+def test_a_step_of_many_tokens_takes_one_task_after_the_other(method: str, weighting: str) -> None:
+    """With the gradients, losses and tokens of the whole; but together where a task's weight hangs
+    on the others' losses."""
+    settings = {"combine": method, "weighting": weighting}
+    one, other = Watched(**settings), OneByOne(**settings)
+    whole, parts = one.once(), other.once()
+    assert other.most_alive == (1 if weighting in ("static", "random") else 3)
+    assert parts.losses == pytest.approx(whole.losses, rel=1e-5)
+    assert list(parts.losses) == list(whole.losses)
+    assert parts.weights == pytest.approx(whole.weights)
+    assert parts.tokens == whole.tokens
     torch.testing.assert_close(
         other.seen(other.parameters), one.seen(one.parameters), atol=1e-5, rtol=1e-4
     )

@@ -81,7 +81,7 @@ def _begun(examples: Sequence[Examples]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Examples that are worked on together; several are accumulated into one step."""
+    """Examples that are in memory together; several are accumulated into one step."""
 
     batches: tuple[Batch, ...]  # one of all rows, or one of each group; none without an own example
     shares: Mapping[str, float]  # how much of each task's examples of the step it holds
@@ -108,8 +108,13 @@ class Loader:
         self.accumulate = accumulate
         self.processes = processes
 
-    def next(self, apart: bool) -> list[MicroBatch]:
-        """This process's rows of the next step; `apart`: each group's in a batch of its own."""
+    def next(self, apart: bool, most_tokens: int | None = None) -> list[MicroBatch]:
+        """This process's rows of the next step; `apart`: each group's in a batch of its own.
+
+        With `most_tokens` groups are in a micro-batch together as long as they have no more, and
+        those apart never: then the longest texts of all tasks in one step take no more memory than
+        other steps do.
+        """
         drawn = self.draw()
         cut = {group: np.array_split(rows, self.accumulate) for group, rows in drawn.items()}
         whole = self._sizes(drawn)
@@ -121,16 +126,38 @@ class Loader:
                     group: self.processes.share(part, turn)
                     for turn, (group, part) in enumerate(everywhere.items(), i)
                 }
-                each = [self.groups[group].of(rows) for group, rows in dealt.items()]
-                batches = [each_task for each_task in each if each_task]
-                if not apart and batches:
-                    batches = [_joined(batches)]
-                here, all_processes = self._sizes(dealt), self._sizes(everywhere)
-                shares = {task: size / whole[task] for task, size in here.items()}
-                own = {task: here.get(task, 0) / size for task, size in all_processes.items()}
-                packed = tuple(collate(self.examples, chosen) for chosen in batches)
-                out.append(MicroBatch(packed, shares, own))
+                for together in self._together(dealt, apart, most_tokens):
+                    part = {group: dealt[group] for group in together}
+                    here = self._sizes(part)
+                    all_processes = self._sizes({group: everywhere[group] for group in together})
+                    shares = {task: size / whole[task] for task, size in here.items()}
+                    own = {task: here.get(task, 0) / size for task, size in all_processes.items()}
+                    out.append(MicroBatch(self._packed(part, apart), shares, own))
         return out
+
+    def _together(
+        self, rows: Mapping[str, Ints], apart: bool, most_tokens: int | None
+    ) -> list[list[str]]:
+        """The groups by micro-batch, in their order."""
+        if most_tokens is None:
+            return [[*rows]]
+        parts: list[list[str]] = []
+        tokens = 0
+        for group, chosen in rows.items():
+            size = int(self.groups[group].lengths[chosen].sum())
+            if not parts or apart or tokens + size > most_tokens:
+                parts.append([])
+                tokens = 0
+            parts[-1].append(group)
+            tokens += size
+        return parts
+
+    def _packed(self, rows: Mapping[str, Ints], apart: bool) -> tuple[Batch, ...]:
+        each = [self.groups[group].of(chosen) for group, chosen in rows.items()]
+        batches = [each_task for each_task in each if each_task]
+        if not apart and batches:
+            batches = [_joined(batches)]
+        return tuple(collate(self.examples, chosen) for chosen in batches)
 
     def _sizes(self, rows: Mapping[str, Ints]) -> dict[str, int]:
         """How many examples of each task these rows are."""

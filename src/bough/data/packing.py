@@ -13,7 +13,7 @@ from torch import Tensor
 from bough.data.examples import CachedStates, Examples
 from bough.data.tokens import Ints, Sequences, rows_of
 
-TOKENS = 4096  # of a pass that learns nothing: enough for the processor, few enough for its caches
+TOKENS = 4096  # of a pass: enough for the processor, few enough for its caches and for memory
 
 
 @dataclass(frozen=True)

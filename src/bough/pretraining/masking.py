@@ -108,9 +108,9 @@ class MaskedBatches:
         self.step = step
         self.processes = processes
 
-    def next(self, apart: bool) -> list[MicroBatch]:
+    def next(self, apart: bool, most_tokens: int | None = None) -> list[MicroBatch]:
         out = []
-        for number, part in enumerate(self.batches.next(apart)):
+        for number, part in enumerate(self.batches.next(apart, most_tokens)):
             rng = np.random.default_rng([*self.seed, self.step(), number, self.processes.rank])
             masked = tuple(self.masker.batch(batch, rng) for batch in part.batches)
             out.append(replace(part, batches=masked))

@@ -115,17 +115,18 @@ class Combiner:
         return self.weighting.name != "sum"
 
     @torch.no_grad()
-    def take(self, *tasks: str) -> None:
+    def take(self, *tasks: str, apart: bool = True) -> None:
         """Take over the gradients that a backward of these tasks' loss has just left.
 
+        Not `apart`, they are only wanted added up with the other tasks'.
         A gradient on a parameter that none of them uses is dropped: it came by way of another
         task's head, which only its own task may move.
         """
-        if len(tasks) > 1 and self.apart:
+        if self.apart and (len(tasks) > 1 or not apart):
             raise ValueError(f"{self.weighting.name} needs one backward per task")
         if self._settled:
             raise RuntimeError("gradients are taken before cosines and finish, not after")
-        key = tasks[0] if len(tasks) == 1 else _TOGETHER
+        key = tasks[0] if apart and len(tasks) == 1 else _TOGETHER
         for group in self.groups:
             used = any(task in group.users for task in tasks)
             for parameter in group.parameters:

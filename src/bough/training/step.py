@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bough.data.examples import Examples
 from bough.data.loader import MicroBatch
+from bough.data.packing import TOKENS
 from bough.distributed import ALONE, Processes
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import EmbeddingsModule
@@ -49,7 +50,7 @@ class StepResult:
 class Batches(Protocol):
     """What steps learn from."""
 
-    def next(self, apart: bool) -> list[MicroBatch]: ...
+    def next(self, apart: bool, most_tokens: int | None = None) -> list[MicroBatch]: ...
 
 
 class Stepper:
@@ -87,6 +88,10 @@ class Stepper:
             if len(users[cell]) > 1:
                 self.shared.setdefault(cell.place, []).extend(parameters)
         self.weighting = loss_weighting.parse(training.weighting, weights, self.order)
+        # Where no task's loss has to be known for another's weight, one after the other will do. An
+        # accelerator wants large passes more than small ones.
+        one_by_one = self.device.type == "cpu" and not self.weighting.looks
+        self.most_tokens = TOKENS if one_by_one else None
         self.combiner = Combiner(
             training.combine,
             [Group(users[cell], parameters) for cell, parameters in cells.items()],
@@ -116,7 +121,7 @@ class Stepper:
         # Draw and load. Tasks apart cost the same where every example belongs to one task, as the
         # tasks' graphs are disjoint; rows that several tasks have labels for are passed once.
         apart = cosines or self.combiner.apart
-        step = loader.next(apart)
+        step = loader.next(apart, self.most_tokens)
         before = self.dropout.get_state()
         losses = dict.fromkeys((task for part in step for task in part.own), 0.0)
         weights: dict[str, float] = {}
@@ -131,7 +136,7 @@ class Stepper:
                 for tasks in alone:
                     total = torch.stack([terms[task] for task in tasks]).sum()
                     total.backward(retain_graph=tasks is not alone[-1])
-                    self.combiner.take(*tasks)
+                    self.combiner.take(*tasks, apart=apart)
             for task, value in plain.items():
                 losses[task] += value.item() * part.shares[task]
         # Over several processes, add up.
