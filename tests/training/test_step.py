@@ -226,7 +226,7 @@ class OneByOne(Watched):
 def test_a_step_of_many_tokens_takes_one_task_after_the_other(method: str, weighting: str) -> None:
     """With the gradients, losses and tokens of the whole; but together where a task's weight hangs
     on the others' losses."""
-    settings = {"combine": method, "weighting": weighting}
+    settings: dict[str, Any] = {"combine": method, "weighting": weighting}
     one, other = Watched(**settings), OneByOne(**settings)
     whole, parts = one.once(), other.once()
     assert other.most_alive == (1 if weighting in ("static", "random") else 3)
