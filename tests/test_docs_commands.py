@@ -83,13 +83,13 @@ def prepare(page: str, tiny_folder: Path) -> None:
         shallow = text.replace("split@3", "split@1")  # as the small encoder is
         Path("depth.yaml").write_text(shallow, encoding="utf-8")
     shown = "\n".join(" ".join(words) for _, words in commands(page))
-    runs = ["first"] if "runs/first" in shown or "RUN" in shown else []
-    runs += re.findall(r"runs/([ab]-\d)", shown)
-    if "-o runs/first" in shown:  # made by the page itself
-        runs = []
-    for run in dict.fromkeys(runs):
-        plan, seed = ("separate" if run.startswith("b") else "full"), run[-1:]
-        words = ["--set", f"plan={plan}", "--set", f"training.seed={seed if seed.isdigit() else 0}"]
+    shown = shown.replace("RUN", "runs/first")
+    runs = {name: ("full", 0) for name in ("first", "cs224n") if f"runs/{name}" in shown}
+    runs = {name: made for name, made in runs.items() if f"-o runs/{name}" not in shown}
+    if "runs/plans" in shown:  # what a survey would have made
+        runs |= {f"plans/{plan}-{n}": (plan, n) for plan in ("full", "separate") for n in (0, 1)}
+    for run, (plan, seed) in runs.items():
+        words = ["--set", f"plan={plan}", "--set", f"training.seed={seed}"]
         assert bough("train", "recipes/cs224n.yaml", "-o", f"runs/{run}", *words) == 0
 
 
