@@ -152,6 +152,19 @@ def test_lines_say_how_long_it_will_take(
     assert "nan" not in first + second + last
 
 
+def test_how_long_it_will_take_is_counted_anew_in_each_phase(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 500.0, 1000.0, 1010.0])
+    monkeypatch.setattr("bough.runs.console.time.monotonic", lambda: next(clock))
+    lines = Lines(every=0)
+    for step in (1, 10, 1, 3):
+        lines.step(moment(step))
+    *_, first, second = capsys.readouterr().err.splitlines()
+    assert "left" not in first
+    assert second.endswith("35 s left"), "at this phase's pace, from its own beginning"
+
+
 def test_a_task_not_yet_drawn_has_no_loss() -> None:
     paper = Console(width=80, force_terminal=True)
     panel = Panel(paper)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from bough.recipe.recipe import Recipe
 from bough.runs.console import Lines
 from bough.scoring.evaluate import predict
 from bough.training import trainer
+from bough.training.phase import Phase
 from bough.training.states.frozen_states import States
 from bough.training.train import train
 from tests import folders
@@ -152,6 +155,31 @@ def test_the_end_is_judged_by_the_kept_states(
         if task != "similarity":
             assert [row["predicted"] for row in one] == [row["predicted"] for row in other]
         assert len(one) == len(other) == 16
+
+
+def test_a_phase_is_gone_when_the_next_begins(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its optimiser keeps twice the weights: two of them would be in memory for nothing."""
+    phases: list[weakref.ref[Phase]] = []
+    alive: list[int] = []
+
+    class Counted(Phase):
+        def __init__(self, *args: Any):
+            alive.append(sum(other() is not None for other in phases))
+            super().__init__(*args)
+            phases.append(weakref.ref(self))
+
+    monkeypatch.setattr(trainer, "Phase", Counted)
+    recipe = folders.small(tiny_folder, steps=None, phases=[{"steps": 2}] * 3, evaluate_rows=8)
+    collects = gc.isenabled()
+    gc.disable()  # it comes by when it likes
+    try:
+        train(recipe, tmp_path / "run")
+    finally:
+        if collects:
+            gc.enable()
+    assert alive == [0, 0, 0]
 
 
 def test_a_phase_that_learns_has_no_kept_states_at_the_end(

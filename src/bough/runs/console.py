@@ -143,15 +143,17 @@ class Lines(_Speaking):
     def __init__(self, every: float = 10.0):
         self.every = every
         self.next = 0.0
-        self.began: tuple[float, int] | None = None  # when the first step was seen, and which
+        self.began = 0.0, 0  # when the phase's first step was seen, and which
+        self.latest: int | None = None  # the step before
 
     def say(self, text: str) -> None:
         print(shown(text), file=sys.stderr, flush=True)
 
     def step(self, moment: Moment) -> None:
         now = time.monotonic()
-        if self.began is None or moment.step < self.began[1]:  # a phase counts from 1
+        if self.latest is None or moment.step <= self.latest:  # a phase counts from 1
             self.began = now, moment.step
+        self.latest = moment.step
         if now < self.next and moment.step < moment.steps:
             return
         self.next = now + self.every
@@ -165,7 +167,6 @@ class Lines(_Speaking):
 
     def _left(self, now: float, moment: Moment) -> str:
         """How long the other steps will take, at the pace so far."""
-        assert self.began is not None
         began, first = self.began
         done, steps = moment.step - first, moment.steps - moment.step
         return f"  {duration((now - began) / done * steps)} left" if done and steps else ""

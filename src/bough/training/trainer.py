@@ -6,6 +6,7 @@ stopped, or killed, goes on from its checkpoint to the same weights, bit for bit
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -166,6 +167,9 @@ class Trainer:
         with stop_signals.heard(self.loop.heard):
             for schedule in self.schedules[progress.phase :]:
                 self._train(schedule, progress)
+                # A phase and its loader hold each other: its optimiser's state, twice the weights,
+                # would stay until the collector came by.
+                gc.collect()
                 progress = progress.next_phase()
         self._finish(progress)
         self.processes.wait()  # until all of it is written
