@@ -4,7 +4,8 @@ FROM python:3.11-slim
 WORKDIR /bough
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src src
-# A compiler, for the kernels that bough makes at first use.
+# A compiler, for the kernels that bough makes at first use: whichever the image's Debian has.
+# hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 # The CPU build of torch: the usual one brings gigabytes for GPUs.
 RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu torch==2.13.0 \

@@ -32,7 +32,7 @@ GROWTH = {
     "texts in a batch": [1, 4, 16, 64, 256],
 }
 COLOURS = {"fp32": "#7a6a53", "bf16": "#2f7d4f", "int8": "#b5532a"}
-WIDTH, HEIGHT, LEFT, GAP = 250, 170, 60, 75
+WIDTH, HEIGHT, LEFT, GAP = 250, 170, 60, 90
 Line = list[tuple[int, float]]
 
 
@@ -131,10 +131,12 @@ def picture(found: dict[str, dict[str, dict[str, Line]]]) -> str:
         scale = ticks(min(every), max(every))
         for column, growth in enumerate(GROWTH):
             lines = {precision: own[growth] for precision, own in by_precision.items()}
-            title = f"{encoder}: ms per text, by {growth}"
-            parts.append(
-                panel(title, lines, scale, LEFT + column * (WIDTH + GAP), 50 + number * row)
-            )
+            left, top = LEFT + column * (WIDTH + GAP), 70 + number * row
+            parts.append(panel(f"by {growth}", lines, scale, left, top))
+        parts.append(
+            f'<text x="{LEFT}" y="{40 + number * row}" font-size="14">'
+            f"{html.escape(encoder)}: milliseconds of a text</text>"
+        )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

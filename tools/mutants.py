@@ -169,7 +169,12 @@ MUTANTS = (
     ),
     Mutant(
         "loader: tasks together all the same", "data/loader.py",
-        "                if not apart and batches:\n", "                if batches:\n",
+        "        if not apart and batches:\n", "        if batches:\n",
+        "data/test_loader.py",
+    ),
+    Mutant(
+        "loader: a step of any size at once", "data/loader.py",
+        "if not parts or apart or tokens + size > most_tokens:\n", "if not parts or apart:\n",
         "data/test_loader.py",
     ),
     Mutant(
