@@ -7,6 +7,8 @@ from pathlib import Path
 from bough.comparison.cell_names import SurveyCells, cell_name, find_cell
 from bough.comparison.compare import compare
 from bough.comparison.groups import find_runs
+from bough.survey.spec import Survey
+from bough.survey.survey_dir import SurveyDir
 from tests import simulated
 
 APART = {"apart": "separate", "together": "full"}
@@ -34,6 +36,21 @@ def test_a_comparison_of_a_survey_speaks_its_language(tmp_path: Path) -> None:
     assert found.baseline.label == "apart", "as the survey's file says"
     assert compare(folder, baseline="together").baseline.label == "together"
     assert compare(folder, baseline="full").baseline.label == "together", "by its plan"
+
+
+def test_cells_of_a_grid_are_told_apart_from_each_other(tmp_path: Path) -> None:
+    """However a named cell differs from them: by its rate and its dropout, here."""
+    source = simulated.data(tmp_path / "data")
+    base = simulated.recipe(source, "full", 0).model_dump(mode="json")
+    cells = {"other": {"plan": "full", "training.lr": 1e-3, "training.dropout": 0.2}}
+    survey = Survey.read(
+        {"recipe": base, "seeds": 1, "vary": {"plan": ["full", "separate"]}, "cells": cells}
+    ).resolved()
+    SurveyDir(tmp_path / "survey").settle(survey)
+    for spec in survey.run_specs():
+        simulated.run(SurveyDir(tmp_path / "survey").run(spec.name).folder, spec.recipe, {})
+    labels = {v.label for v in compare(tmp_path / "survey").variants}
+    assert labels == {"full", "separate", "other"}
 
 
 def test_runs_of_several_surveys_are_told_apart_by_what_they_are(tmp_path: Path) -> None:

@@ -221,8 +221,11 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
     labels = _labels(settings, [flat[i] for i in firsts])
     survey = SurveyCells.of(runs)
     if survey is not None:
-        named = [survey.given(runs[i]) or label for i, label in zip(firsts, labels, strict=True)]
-        labels = named if len({*named}) == len(named) else labels
+        given = {i: name for i in firsts if (name := survey.given(runs[i]))}
+        rest = [i for i in firsts if i not in given]  # told apart from each other, as in their grid
+        apart = _settings([recipes[i] for i in rest], [flat[i] for i in rest]) if rest else []
+        given |= dict(zip(rest, _labels(apart, [flat[i] for i in rest]), strict=True))
+        labels = [given[i] for i in firsts] if len({*given.values()}) == len(firsts) else labels
     variants = []
     for label, setting, seeds in zip(labels, settings, groups.values(), strict=True):
         order = sorted(seeds)
