@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bough.comparison.cell_names import SurveyCells, cell_name, find_cell
 from bough.comparison.compare import compare
 from bough.comparison.groups import find_runs
+from bough.errors import UserError
 from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir
 from tests import simulated
@@ -58,6 +61,14 @@ def test_runs_of_several_surveys_are_told_apart_by_what_they_are(tmp_path: Path)
     other = simulated.surveyed(tmp_path / "other", {"apart": "full"})
     assert SurveyCells.of(find_runs([one, other])) is None
     assert {v.label for v in compare([one, other]).variants} == {"separate", "full"}
+
+
+@pytest.mark.parametrize("text", ["", "- a", "cells: 3", "cells: {full: split}", "asks: what?"])
+def test_a_damaged_survey_is_said_in_a_sentence(text: str, tmp_path: Path) -> None:
+    folder = simulated.surveyed(tmp_path / "survey", APART)
+    (folder / "survey.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=r"survey\.yaml: says nothing of the survey's cells"):
+        compare(folder)
 
 
 def test_runs_outside_of_surveys_have_no_cells(tmp_path: Path) -> None:

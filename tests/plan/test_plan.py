@@ -159,6 +159,11 @@ def test_a_head_that_its_readers_move_is_theirs_too() -> None:
     assert dict(plan.table())["reads"] == (None, "~0.1:sst", "~0.1:sst+~0.1:para")
 
 
+@pytest.mark.parametrize("share", ["0.0001", "0.9999", "1", "0.5"])
+def test_a_share_goes_round(share: str) -> None:
+    assert parse(f"feed~{share}:sst>para").text == f"feed~{share}:sst>para"
+
+
 @pytest.mark.parametrize(
     ("text", "share"),
     [

@@ -114,6 +114,7 @@ REFUSED = [
     ("feed~:sst>para, feed~0.1:sst>para", "both with feed~ and with feed~0.1", "feed~:sst>para"),
     ("feed~2:sst>para", "no number from 0 to 1", "feed~0.1:sst>para"),
     ("feed~x:sst>para", "no number from 0 to 1", "feed~0.1:sst>para"),
+    ("feed~0.00001:sst>para", "of at most 4 digits", "feed~0.1:sst>para"),
     ("frozen@9", "deeper than the trunk", "frozen@6"),
     ("frozen:3", "neither frozen", "frozen"),
     ("frozen, frozen@3", "second word on what is frozen", "frozen"),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bough.errors import UserError
 from bough.recipe import yaml
 from bough.runs.run_dir import Run
 
@@ -69,8 +70,14 @@ class SurveyCells:
         file = surveys.pop() / FILE
         if surveys or not file.is_file():
             return None
-        told, _ = yaml.parse(file.read_text(encoding="utf-8"), str(file))
-        return cls(told.get("cells") or {}, told.get("baseline"))
+        told, _ = yaml.parse(file.read_text(encoding="utf-8", errors="replace"), str(file))
+        cells = told.get("cells") if isinstance(told, dict) else None
+        if not isinstance(cells, dict) or not all(isinstance(c, dict) for c in cells.values()):
+            raise UserError(
+                f"{file}: says nothing of the survey's cells; put it back, or take it away and "
+                "compare the runs without it"
+            )
+        return cls(cells, told.get("baseline"))
 
     def name(self, run: Run) -> str | None:
         """The cell of one of its runs; a trial of a search has none."""

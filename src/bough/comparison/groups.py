@@ -43,6 +43,7 @@ class Variant:
     recipe: Recipe  # the first run's
     settings: dict[str, Any]  # what sets it apart: dotted key -> value
     cell: str | None = None  # its name in the survey that all runs are of
+    usual: bool = False  # whether that survey holds the others against it
 
     @property
     def plan(self) -> str:
@@ -218,14 +219,9 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
             )
     firsts = [next(iter(seeds.values())) for seeds in groups.values()]
     settings = _settings([recipes[i] for i in firsts], [flat[i] for i in firsts])
-    labels = _labels(settings, [flat[i] for i in firsts])
     survey = SurveyCells.of(runs)
-    if survey is not None:
-        given = {i: name for i in firsts if (name := survey.given(runs[i]))}
-        rest = [i for i in firsts if i not in given]  # told apart from each other, as in their grid
-        apart = _settings([recipes[i] for i in rest], [flat[i] for i in rest]) if rest else []
-        given |= dict(zip(rest, _labels(apart, [flat[i] for i in rest]), strict=True))
-        labels = [given[i] for i in firsts] if len({*given.values()}) == len(firsts) else labels
+    given = [survey.given(runs[i]) if survey else None for i in firsts]
+    labels = _named([recipes[i] for i in firsts], [flat[i] for i in firsts], given)
     variants = []
     for label, setting, seeds in zip(labels, settings, groups.values(), strict=True):
         order = sorted(seeds)
@@ -233,7 +229,19 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
         cell = survey.name(chosen[0]) if survey else None
         recipe = recipes[seeds[order[0]]]
         variants.append(Variant(label, chosen, tuple(order), recipe, setting, cell))
-    return tuple(variants), notes
+    usual = _baseline_of(survey, variants) if survey else None
+    return tuple(replace(v, usual=v is usual) for v in variants), notes
+
+
+def _named(
+    recipes: Sequence[Recipe], flat: Sequence[dict[str, Any]], given: Sequence[str | None]
+) -> list[str]:
+    """The names that a survey gives; what has none is told apart from the others without one."""
+    rest = [i for i, name in enumerate(given) if name is None]
+    part = [flat[i] for i in rest]
+    labels = iter(_labels(_settings([recipes[i] for i in rest], part), part) if rest else [])
+    found = [name or next(labels) for name in given]
+    return found if len({*found}) == len(found) else _labels(_settings(recipes, flat), flat)
 
 
 def labels_to_be(recipes: Sequence[Recipe], plans: Sequence[str]) -> list[str]:
@@ -366,9 +374,8 @@ def choose_baseline(variants: Sequence[Variant], asked: str | None) -> Variant:
     """The one asked for; else that of the survey they are of, or the one that shares least: it has
     the most weights to serve."""
     if asked is None:
-        survey = SurveyCells.of([run for v in variants for run in v.runs])
-        chosen = _baseline_of(survey, variants) if survey else None
-        return chosen or max(variants, key=lambda v: v.cost.get("bytes_to_serve", 0.0))
+        usual = next((v for v in variants if v.usual), None)
+        return usual or max(variants, key=lambda v: v.cost.get("bytes_to_serve", 0.0))
     matching = [v for v in variants if asked in (v.label, v.cell, v.plan)]
     exact = [v for v in matching if asked in (v.label, v.cell)]
     if len(exact or matching) == 1:

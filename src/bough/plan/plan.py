@@ -146,14 +146,14 @@ class Plan:
         A head belongs to its own task, and to those that read its output and move it (`feed~0.1`).
         """
         users: dict[Cell, list[str]] = {}
-        places = [*self.rows(), *((a.place, a.names) for a in self.adapters), ("head", self.tasks)]
+        places = [*self.rows(), *((a.place, a.names) for a in self.adapters)]
         for place, names in places:
             for task, name in zip(self.tasks, names, strict=True):
                 if name is not None:
                     users.setdefault(Cell(place, name), []).append(task)
-        for task in self.tasks:
-            movers = [t for t in self.tasks if t == task or self.moves(t, task)]
-            users[Cell("head", task)] = movers
+        for source in self.tasks:
+            movers = [task for task in self.tasks if task == source or self.moves(task, source)]
+            users[Cell("head", source)] = movers
         return {cell: tuple(tasks) for cell, tasks in users.items()}
 
     def order(self) -> tuple[str, ...]:

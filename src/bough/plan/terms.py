@@ -238,12 +238,11 @@ class PlanBuilder:
         """What of the reader's gradient moves the head that it reads; None: it ends there."""
         if sign in ("", "~"):
             return 0.0 if sign else None
-        match = re.fullmatch(r"~(0?\.[0-9]{1,6}|[01](?:\.0{1,6})?)", sign)
-        share = float(match[1]) if match else 2.0
-        if share > 1:
+        match = re.fullmatch(r"~(0?\.[0-9]{1,4}|[01](?:\.0{1,4})?)", sign)
+        if match is None:
             reason = f"{term!r} moves what is read by a share that is no number from 0 to 1"
-            raise PlanError(reason, f"feed~0.1:{term.partition(':')[2]}")
-        return share
+            raise PlanError(f"{reason} of at most 4 digits", f"feed~0.1:{term.partition(':')[2]}")
+        return float(match[1])
 
     def check_task(self, task: str, term: str) -> None:
         """Refuse a task that does not exist."""

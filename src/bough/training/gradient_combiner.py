@@ -120,7 +120,7 @@ class Combiner:
 
         Not `apart`, they are only wanted added up with the other tasks'.
         A gradient on a parameter that none of them uses is dropped: it came by way of another
-        task's head, which only its own task may move.
+        task's head, which they read and do not move.
         """
         if self.apart and (len(tasks) > 1 or not apart):
             raise ValueError(f"{self.weighting.name} needs one backward per task")
