@@ -71,11 +71,11 @@ class SurveyCells:
         if surveys or not file.is_file():
             return None
         told, _ = yaml.parse(file.read_text(encoding="utf-8", errors="replace"), str(file))
-        cells = told.get("cells") if isinstance(told, dict) else None
+        cells = told.get("cells") or {} if isinstance(told, dict) else None
         if not isinstance(cells, dict) or not all(isinstance(c, dict) for c in cells.values()):
             raise UserError(
-                f"{file}: says nothing of the survey's cells; put it back, or take it away and "
-                "compare the runs without it"
+                f"{file}: not the file of a survey, with its cells by name; put it back, or take "
+                "it away and compare the runs without it"
             )
         return cls(cells, told.get("baseline"))
 
