@@ -3,8 +3,8 @@
     BOUGH_DATA=path/to/cs224n python benchmarks/long_run_memory.py [--minutes 60] [--threads 2]
 
 MiniLM under `full` on the three tasks of the CS224N project, 32 of each in every step, evaluated
-every 500 steps. Prints the peak and the resident memory after a minute of steps, then every five
-minutes, and at the end; the last line has the ratio of the peaks.
+every 500 steps. Prints the peak and the resident memory after a minute of steps and then every five
+minutes; the last line has the peak at the end and its ratio to the first.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def main() -> None:
             command += ["--set", f"{key}={value}"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             watch(process, run / "metrics.jsonl", args.minutes)
+        if process.returncode:
+            sys.exit(f"long_run_memory: training ended with code {process.returncode}")
 
 
 def watch(process: subprocess.Popen[bytes], log: Path, minutes: float) -> None:
@@ -68,13 +70,14 @@ def watch(process: subprocess.Popen[bytes], log: Path, minutes: float) -> None:
             break
         last = now["VmHWM"]
         if past >= due:
-            print(f"{past:5.1f} min: peak {last:,.0f} MB, resident {now['VmRSS']:,.0f} MB")
+            held = now["VmRSS"]
+            print(f"{past:5.1f} min: peak {last:,.0f} MB, resident {held:,.0f} MB", flush=True)
             first = first or last
             due = 5.0 if due == 1 else due + 5
         if past > minutes + 10:
             process.terminate()
     if first:
-        print(f"peak at the end / after a minute: {last / first:.3f}")
+        print(f"peak at the end {last:,.0f} MB: {last / first:.3f} of that after a minute")
 
 
 if __name__ == "__main__":

@@ -103,26 +103,37 @@ class Peer(nn.Module):
         self.heads = nn.ModuleDict({n: nn.Linear(width, t.outputs) for n, t in tasks.items()})
         self.optimiser = torch.optim.AdamW(self.parameters(), lr=lr, fused=True)
 
-    def logits(self, task: str, texts: Sequence[tuple[str, ...]]) -> Tensor:
+    def encoded(self, texts: Sequence[tuple[str, ...]]):
+        """Tokenised, and padded to the longest."""
         first = [text[0] for text in texts]
         second = [text[1] for text in texts] if len(texts[0]) == 2 else None
-        inputs = self.tokenizer(
+        return self.tokenizer(
             first, second, padding=True, truncation=True, max_length=512, return_tensors="pt"
         )
+
+    def logits(self, task: str, texts: Sequence[tuple[str, ...]]) -> Tensor:
+        return self._logits(task, self.encoded(texts))
+
+    def _logits(self, task: str, inputs) -> Tensor:
         return self.heads[task](self.drop(self.trunk(**inputs).last_hidden_state[:, 0]))
 
-    def step(
-        self, train: Mapping[str, checked_rows.Rows], chosen: Chosen, bf16: bool = False
-    ) -> float:
+    def prepared(self, train: Mapping[str, checked_rows.Rows], chosen: Chosen) -> dict[str, tuple]:
+        """A step's inputs and labels, task by task: tokenised before the clock runs, as bough's."""
+        return {
+            name: (
+                self.encoded([train[name].texts[i] for i in which]),
+                torch.tensor([train[name].labels[i] for i in which]),
+            )
+            for name, which in chosen.items()
+        }
+
+    def step(self, batch: Mapping[str, tuple], bf16: bool = False) -> float:
         self.train()
         self.optimiser.zero_grad(set_to_none=True)
-        total = torch.zeros(())
-        for name, which in chosen.items():
-            table = train[name]
-            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-                outputs = self.logits(name, [table.texts[i] for i in which])
-            labels = torch.tensor([table.labels[i] for i in which])
-            total = total + peer_loss(self.tasks[name], outputs.float(), labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):  # weights are cast once for all
+            outputs = {name: self._logits(name, inputs) for name, (inputs, _) in batch.items()}
+        losses = [peer_loss(self.tasks[n], out.float(), batch[n][1]) for n, out in outputs.items()]
+        total = torch.stack(losses).sum()
         total.backward()
         self.optimiser.step()
         return total.item()

@@ -1,6 +1,6 @@
 """What a plan costs in time: training steps and answers under different plans, in turn.
 
-    python benchmarks/plan_speed.py [--rounds 6]
+    python benchmarks/plan_speed.py [--rounds 6] [--precision auto]
 
 Prints step times relative to `full` on the same batch (split@3, separate, pal:64, PCGrad, 32
 tasks), how much faster all three tasks are answered under `full` than by three models, and how much
@@ -19,13 +19,17 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import peer
 from bough.data.examples import Examples
 from bough.data.packing import collate
+from bough.inference.precision.answering_layer import answer_in
+from bough.model.network import Network, plan_of
+from bough.native.precision import resolve
 from bough.training.states.frozen_states import States
 from bough.training.step import Stepper
-from train_speed import bough_stepper, setting, step
+from train_speed import NUMBERS, Steps, bough_stepper, setting
 
 
 def median_ratio(times: dict[str, list[float]], name: str, base: str) -> float:
@@ -63,10 +67,10 @@ def training(args, tasks, examples, pretrained, batches) -> None:
     plans = ("full", "split@3", "separate", "pal:64", "lora:8")
     steppers: dict[str, Stepper] = {plan: made(plan=plan) for plan in plans}
     steppers["full, pcgrad"] = made(combine="pcgrad")
-    variants = {n: (lambda i, s=s: step(s, examples, batches[i])) for n, s in steppers.items()}
+    variants = {name: Steps(one, examples, batches) for name, one in steppers.items()}
     more, more_examples, parts = many_tasks(tasks, examples, batches, 32)
     thirty_two = bough_stepper(more, more_examples, pretrained, 0.1, precision=args.precision)
-    variants["full, 32 tasks"] = lambda i: step(thirty_two, more_examples, parts[i])
+    variants["full, 32 tasks"] = Steps(thirty_two, more_examples, parts)
     ones = {name: [1.0] * len(batches) for name in variants}
     times = peer.interleave(variants, ones, args.rounds)
     print("\ntraining step, times that of `full` on the same batch")
@@ -76,10 +80,6 @@ def training(args, tasks, examples, pretrained, batches) -> None:
 
 def answering(args, tasks, examples, pretrained) -> None:
     """All tasks on the same sequences: pairs of STS, which every task is asked about."""
-    import torch
-
-    from bough.model.network import Network, plan_of
-
     joint = dict.fromkeys(tasks, tasks["sts" if "sts" in tasks else "similarity"])
     pairs = examples["sts" if "sts" in tasks else "similarity"]
     batch = collate({"x": pairs}, {"x": np.arange(256)})
@@ -87,7 +87,9 @@ def answering(args, tasks, examples, pretrained) -> None:
 
     def network(plan: str, names) -> Network:
         chosen = {n: joint[n] for n in names}
-        return Network.pretrained(plan_of(plan, chosen, pretrained.shape), chosen, pretrained, 0)
+        made = Network.pretrained(plan_of(plan, chosen, pretrained.shape), chosen, pretrained, 0)
+        answer_in(made, args.precision, torch.device("cpu"))
+        return made
 
     together = {plan: network(plan, joint) for plan in ("full", "split@3", "separate")}
     alone = {name: network("full", [name]) for name in joint}
@@ -114,19 +116,22 @@ def kept_states(args, tasks, examples, pretrained) -> None:
     few = {
         n: Examples(e.sequences, e.index[:1000], e.targets[:1000], 0) for n, e in examples.items()
     }
-    plain = bough_stepper(tasks, few, pretrained, 0.1, "frozen")
+    made = partial(bough_stepper, plan="frozen", precision=args.precision, lr=1e-3)
+    plain = made(tasks, few, pretrained, 0.1)
     with tempfile.TemporaryDirectory() as folder:
         states = States(plain.network, Path(folder))
         kept = {n: states.of(n, e) for n, e in few.items()}
-    probe = bough_stepper(tasks, kept, pretrained, 0.1, "frozen")
+    probe = made(tasks, kept, pretrained, 0.1)
     order = np.random.default_rng(0).permutation(1000)
     epoch = [dict.fromkeys(few, order[i : i + 32]) for i in range(0, 1000, 32)]
 
-    def run(stepper: Stepper, source) -> None:
-        for chosen in epoch:
-            step(stepper, source, chosen, 1e-3)
+    sides = {"without": Steps(plain, few, epoch), "kept": Steps(probe, kept, epoch)}
 
-    variants = {"without": lambda i: run(plain, few), "kept": lambda i: run(probe, kept)}
+    def run(side: str) -> None:
+        for i in range(len(epoch)):
+            sides[side](i)
+
+    variants = {side: (lambda i, side=side: run(side)) for side in sides}
     times = peer.interleave(variants, {n: [1.0] * 4 for n in variants}, rounds=2, warmup=1)
     faster = peer.ratio(times, "without", "kept")
     print(f"\nepoch of a frozen probe on kept states: {faster:.0f} x as fast")
@@ -138,10 +143,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--encoder", default="minilm", help="a folder, a hub id, or minilm")
-    parser.add_argument(
-        "--precision", choices=["fp32", "bf16"], default="fp32", help="of training steps"
-    )
+    parser.add_argument("--precision", choices=["auto", *NUMBERS], default="auto")
     args = parser.parse_args()
+    args.precision = resolve(args.precision, torch.device("cpu"))
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     tasks, train, pretrained, examples = setting(args)
     batches = peer.draw(train, args.rounds + 2, args.batch, 0)

@@ -35,6 +35,29 @@ def test_it_is_built_once(tmp_path: Path) -> None:
     assert [file.stat().st_mtime_ns for file in built(tmp_path)] == [made]
 
 
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_a_compiler_may_be_named_with_options(tmp_path: Path) -> None:
+    assert found(tmp_path, CC="cc -O2")
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_where_nothing_can_be_written_there_is_none(tmp_path: Path) -> None:
+    """As in a container whose file system is read-only: neither a cache nor a place for files that
+    are soon gone."""
+    file = tmp_path / "a file"
+    file.touch()
+    nowhere = {"XDG_CACHE_HOME": str(file), "HOME": str(file)}
+    code = (
+        "import tempfile, torch, bough.native.build\n"  # torch itself needs such a place
+        "def none(): raise FileNotFoundError(2, 'No usable temporary directory found')\n"
+        "tempfile.gettempdir = none\n" + FIND
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **nowhere}, capture_output=True, text=True
+    )
+    assert (out.returncode, out.stdout.strip()) == (0, "False"), out.stderr
+
+
 def test_without_a_compiler_or_wish_there_is_none(tmp_path: Path) -> None:
     assert not found(tmp_path, BOUGH_NATIVE="0")
     assert not found(tmp_path, CC=str(tmp_path / "absent"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
@@ -118,14 +120,37 @@ def test_rows_that_are_no_whole_vectors_are_refused() -> None:
         native.column_sums(normal(3, 20))
 
 
-def test_the_same_again_to_the_bit() -> None:
+@pytest.fixture
+def four_threads() -> Iterator[None]:
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(1)
+
+
+def everything() -> list[Tensor]:
+    """What each kernel makes of more rows than a thread takes at once, sums over rows among it."""
+    rows, bias = sum(LENGTHS) * 4, torch.stack([distance_bias(normal(8, 2), 70)]).requires_grad_()
+    layout = Layout(LENGTHS * 4, (normal(8, 2),), (0,) * len(LENGTHS) * 4)
+    qkv = normal(rows, 192).requires_grad_()
+    out = NativeAttention.apply(qkv, None, bias, layout, 2, None, 0.0)
+    d_qkv, d_bias = torch.autograd.grad((out * normal(rows, 64, seed=1)).sum(), [qkv, bias])
+    x, gain = normal(rows, 64, seed=2), torch.ones(64)
+    normed = native.norm(x, x, None, 1.0, gain, gain, 1e-12)
+    backward = native.norm_backward(normal(rows, 64, seed=3), normed, None, 1.0, gain)
+    wide = normal(rows * 64, seed=4)
+    gelus = [native.gelu(wide), *native.gelu_backward(wide, wide)]
+    return [out.detach(), d_qkv, d_bias, normed.out, *backward, *gelus, native.column_sums(x)]
+
+
+def test_the_same_again_to_the_bit(four_threads: None) -> None:
     """Whichever thread comes first: a run that goes on must not differ."""
-    texts = native.Texts(torch.tensor([0, 30, 60]), torch.tensor([30, 30, 40]), 4)
-    qkv, d_out = normal(100, 192), normal(100, 64, seed=1)
-    first, lse = native.attention(texts, qkv, None)
-    d_first, _, _ = native.attention_backward(texts, qkv, None, lse, d_out)
-    for _ in range(5):
-        again, _ = native.attention(texts, qkv, None)
-        d_again, _, _ = native.attention_backward(texts, qkv, None, lse, d_out)
-        assert torch.equal(first, again)
-        assert torch.equal(d_first, d_again)
+    first = everything()
+    for _ in range(20):
+        assert all(torch.equal(one, other) for one, other in zip(first, everything(), strict=True))
+
+
+def test_threads_divide_the_same_work(four_threads: None) -> None:
+    found = everything()
+    torch.set_num_threads(1)
+    for one, other in zip(found, everything(), strict=True):
+        close(one, other, torch.float32)

@@ -156,3 +156,35 @@ def test_code_in_the_folder_at_hand_is_not_run(base, tmp_path, monkeypatch):
     result = conduct(file, out=tmp_path / "out")
     assert result.failed == 1
     assert not (here / "ran.txt").exists()
+
+
+def test_a_run_that_another_process_just_finished_has_not_failed(base, tmp_path, monkeypatch):
+    """The other had it when ours was refused, and has let go of it when we look."""
+    folder = SurveyDir(tmp_path)
+    runs = GridScheduler(Survey.read({"recipe": base, "vary": {"plan": ["full"]}}).resolved()
+                         .run_specs(), folder)  # fmt: skip
+    run = folder.run("full-s0")
+    looks = []
+
+    def free(_: Run) -> bool:
+        looks.append(run.finished)
+        if len(looks) == 2:
+            (run.folder / "scores.json").write_text("{}")
+        return True
+
+    class Refused:
+        def poll(self) -> int:
+            run.folder.mkdir(parents=True)
+            return 2
+
+        def terminate(self) -> None: ...
+
+        def kill(self) -> None: ...
+
+    monkeypatch.setattr(launcher, "_free", free)
+    monkeypatch.setattr(Progress, "ended", lambda self, spec, outcome, why: ended.append(outcome))
+    ended: list[str] = []
+    progress = Progress("mine", 1, 1, folder.run)
+    assert Launcher(runs, folder, 1, progress, start=lambda *_: Refused()).run()
+    assert looks == [False, False]
+    assert ended == ["done"]

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from bough.errors import UserError
 from bough.runs.run_dir import Run
-from bough.survey.survey import conduct
+from bough.survey import search
+from bough.survey.search import SearchScheduler
+from bough.survey.survey import conduct, prepare
 from tests.survey import files
 
 SPACE = {"training.lr": {"low": 1e-5, "high": 1e-1, "log": True}, "plan": ["full", "split@1"]}
@@ -99,14 +102,16 @@ def test_two_processes_search_in_one_directory(base, tmp_path, pretended):
     file = files.written(tmp_path, recipe=base, search=search)
     out = tmp_path / "out"
     words = [sys.executable, "-m", "bough", "survey", str(file), "-o", str(out), "--workers", "2"]
-    null = subprocess.DEVNULL
-    with subprocess.Popen(words, stdout=null, stderr=null) as dying:
+    null = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(words, **null) as dying:
         while not list(out.glob("runs/*/checkpoint/state.pt")):
             assert dying.poll() is None
             time.sleep(0.02)
         dying.kill()
-    both = [subprocess.Popen(words, stdout=null, stderr=null) for _ in range(2)]
-    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    heard = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    both = [subprocess.Popen(words, **heard) for _ in range(2)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], "\n".join(said)
     assert sorted(files.starts(out)) == [f"t{n}-s0" for n in range(5)]
     assert sum(files.starts(out).values()) <= 7  # the two that the killed one had begun, again
     assert all(run.finished for run in map(Run.open, (out / "runs").iterdir()))
@@ -124,3 +129,38 @@ def test_a_search_from_before_goes_on_in_its_database(base, tmp_path, quick):
     assert conduct(files.written(tmp_path, recipe=base, search=search), out=out).done >= 1
     assert len(optuna.load_study(study_name="survey", storage=url).trials) == 2
     assert not (out / "search.journal").exists()
+
+
+@pytest.mark.parametrize("outcome", ["done", "failed"])
+def test_a_trial_that_ends_while_another_looks_is_not_taken_over(
+    outcome, base, tmp_path, monkeypatch
+):
+    asked = {"space": SPACE, "trials": 1, "prune": False}
+    folder, survey = prepare(files.written(tmp_path, recipe=base, search=asked), tmp_path / "out")
+    folder.settle(survey)
+    first, second = SearchScheduler(survey, folder), SearchScheduler(survey, folder)
+    spec = first.ask()
+    folder.add(spec)
+    run = [str(folder.recipe(spec.name)), "-o", str(folder.run(spec.name).folder)]
+    subprocess.run([sys.executable, str(files.PRETENDER), "train", *run], check=True)
+    real = search.locked
+
+    def late(path, *rest, **keys):  # between the second's look and its lock
+        if path.name == "0.lock":
+            first.tell(spec, outcome)
+        return real(path, *rest, **keys)
+
+    monkeypatch.setattr(search, "locked", late)
+    assert second.ask() is None
+
+
+def test_a_journal_whose_writer_was_killed_is_written_on(base, tmp_path, monkeypatch, pretended):
+    """Optuna's own lock is a file, and stays; where the path is relative, for ever."""
+    monkeypatch.chdir(tmp_path)
+    Path("out").mkdir()
+    Path("out/search.journal").touch()
+    os.symlink("out/search.journal", "out/search.journal.lock")
+    asked = {"space": SPACE, "trials": 1, "prune": False}
+    file = files.written(tmp_path, recipe=base, search=asked)
+    words = [sys.executable, "-m", "bough", "survey", str(file), "-o", "out"]
+    assert subprocess.run(words, capture_output=True, timeout=60).returncode == 0

@@ -169,15 +169,17 @@ class BucketLayout(Layout):
 
 
 class BucketTensors(LayoutTensors):
+    def __init__(self, layout: BucketLayout, device: torch.device):
+        super().__init__(layout.lengths, layout.bias_of, device)
+        ((self.texts, self.length, _),) = layout.buckets
+
     @property
     def starts(self) -> Tensor:
-        ((texts, length, _),) = self.layout.buckets
-        return torch.arange(texts) * length
+        return torch.arange(self.texts) * self.length
 
     @property
     def positions(self) -> Tensor:
-        ((texts, length, _),) = self.layout.buckets
-        return torch.arange(length).repeat(texts)
+        return torch.arange(self.length).repeat(self.texts)
 
 
 def _by_distance(table: Tensor, longest: int) -> Tensor:

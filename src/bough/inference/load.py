@@ -46,7 +46,7 @@ def load(
         True
     """
     folder = find(source)
-    if _is_onnx(folder):
+    if is_onnx(folder):
         if device not in ("auto", "cpu"):
             raise UserError(f"{folder}: an ONNX export is run on the cpu, not on {device}")
         if precision != "auto":
@@ -71,7 +71,7 @@ def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> Mul
     """The model with its weights in torch, in fp32: to be trained or exported."""
     place = device_of(device)
     folder = find(source)
-    if _is_onnx(folder):
+    if is_onnx(folder):
         raise UserError(
             f"{folder}: an ONNX export, whose weights torch cannot read; name the run it came from"
         )
@@ -95,5 +95,5 @@ def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> Mul
     return MultiTaskModel(network, tokenizer, longest, facts)
 
 
-def _is_onnx(folder: Path) -> bool:
+def is_onnx(folder: Path) -> bool:
     return (folder / TEXTS_FILE).is_file() and not (folder / WEIGHTS_FILE).is_file()

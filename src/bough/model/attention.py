@@ -64,7 +64,7 @@ class Layout:
     def on(self, device: torch.device) -> LayoutTensors:
         """The same as tensors there, moved once however many layers ask."""
         if device not in self._tensors:
-            self._tensors[device] = LayoutTensors(self, device)
+            self._tensors[device] = LayoutTensors(self.lengths, self.bias_of, device)
         return self._tensors[device]
 
     @cached_property
@@ -73,10 +73,15 @@ class Layout:
 
 
 class LayoutTensors:
-    """A layout as tensors on one device, each made when it is first asked for."""
+    """A layout as tensors on one device, each made when it is first asked for.
 
-    def __init__(self, layout: Layout, device: torch.device):
-        self.layout = layout
+    It does not point back at the layout, which would keep all of them, masks of long texts too, in
+    memory until the next search for garbage.
+    """
+
+    def __init__(self, lengths: tuple[int, ...], bias_of: tuple[int, ...], device: torch.device):
+        self._lengths = lengths
+        self._bias_of = bias_of or (0,) * len(lengths)
         self.device = device
         self._kept: dict[Hashable, Any] = {}
 
@@ -89,7 +94,7 @@ class LayoutTensors:
 
     @cached_property
     def lengths(self) -> Tensor:
-        return torch.tensor(self.layout.lengths, dtype=torch.long, device=self.device)
+        return torch.tensor(self._lengths, dtype=torch.long, device=self.device)
 
     @cached_property
     def starts(self) -> Tensor:
@@ -105,13 +110,13 @@ class LayoutTensors:
     @cached_property
     def inside(self) -> Tensor:
         """True where a text padded to the longest has a token: [texts, longest]."""
-        positions = torch.arange(max(self.layout.lengths), device=self.device)
+        positions = torch.arange(max(self._lengths), device=self.device)
         return positions[None] < self.lengths[:, None]
 
     @cached_property
     def padded_rows(self) -> Tensor:
         """The row of each token among the texts padded to the longest, one after another."""
-        lengths = self.layout.lengths
+        lengths = self._lengths
         starts = range(0, len(lengths) * max(lengths), max(lengths))
         return gather_rows(starts, lengths).to(self.device)
 
@@ -122,8 +127,7 @@ class LayoutTensors:
 
     @cached_property
     def bias_of(self) -> Tensor:
-        which = self.layout.bias_of or (0,) * len(self.layout.lengths)
-        return torch.tensor(which, device=self.device)
+        return torch.tensor(self._bias_of, device=self.device)
 
 
 def unchanged(letters: str, x: Tensor, y: Tensor) -> Tensor:

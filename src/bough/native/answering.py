@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from ctypes import c_float, c_int64, c_void_p
 from typing import Any, Literal, NamedTuple
 
@@ -116,8 +117,11 @@ class WeightMemory:
         """A copy of the tensor, there."""
         size = tensor.numel() * tensor.element_size()
         if size > len(self._room):
-            memory = mmap.mmap(-1, max(size, CHUNK))
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            # Shared memory, the default, would get none: another setting of the system governs it.
+            private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            memory = mmap.mmap(-1, max(size, CHUNK), flags=private)
+            with suppress(OSError):  # a system that knows no large pages
+                memory.madvise(mmap.MADV_HUGEPAGE)
             self._room = torch.frombuffer(memory, dtype=torch.uint8)
         place, self._room = self._room[:size], self._room[size + -size % LINE :]
         return place.view(tensor.dtype).view(tensor.shape).copy_(tensor)
@@ -149,6 +153,8 @@ class NativeLayer:
     ) -> Tensor:
         """[rows, width] -> the same, or each text's first row alone: [texts, width]; through the
         layers `above`, of the same precision, as well."""
+        if h.dtype != torch.float32:  # the kernel would write past the end
+            raise TypeError(f"rows in {h.dtype}, where the kernel takes float32")
         count = texts.lengths.numel()
         out = h.new_empty(count if first_only else h.shape[0], h.shape[1])
         between = [torch.empty_like(h) for _ in above[:2]]

@@ -12,7 +12,9 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -31,22 +33,24 @@ SECONDS = 120  # a compiler that takes longer is not at work
 @cache
 def library() -> ctypes.CDLL | None:
     """The kernels, or None where they cannot be had."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
-    if os.environ.get("BOUGH_NATIVE") == "0" or not compiler or sys.platform != "linux":
+    named = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if os.environ.get("BOUGH_NATIVE") == "0" or not named or sys.platform != "linux":
         return None
     import torch  # noqa: F401  # its OpenMP must be loaded first
 
-    for folder in (_cache_folder(), Path(tempfile.gettempdir()) / f"bough-{os.getuid()}"):
+    for place in (_cache_folder, _temporary_folder):
         try:
+            compiler = shlex.split(named)  # CC may have options: "ccache gcc"
+            folder = place()
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o022:
+            if not _ours_alone(folder):
                 continue  # others could put a library of theirs there
             file = folder / f"{_digest(compiler)}.so"
             if not file.exists():
                 _compile(compiler, file)
             return ctypes.CDLL(str(file))
-        except (OSError, subprocess.SubprocessError):
-            continue
+        except (OSError, RuntimeError, ValueError, subprocess.SubprocessError):
+            continue  # no home, nowhere to write, no such compiler, or one that fails
     return None
 
 
@@ -55,10 +59,20 @@ def _cache_folder() -> Path:
     return Path(base).expanduser() / "bough" / "native"
 
 
-def _digest(compiler: str) -> str:
+def _temporary_folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"bough-{os.getuid()}"
+
+
+def _ours_alone(folder: Path) -> bool:
+    """Whether nobody else can write there, nor put another folder in its place."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _digest(compiler: list[str]) -> str:
     """Of all that the library depends on."""
-    version = subprocess.run([compiler, "--version"], capture_output=True, timeout=SECONDS).stdout
-    parts = [version, " ".join(FLAGS).encode(), _processor().encode()]
+    version = subprocess.run([*compiler, "--version"], capture_output=True, timeout=SECONDS).stdout
+    parts = [version, " ".join([*compiler[1:], *FLAGS]).encode(), _processor().encode()]
     parts += [file.read_bytes() for file in sorted(SOURCES.glob("*.[ch]"))]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
 
@@ -73,11 +87,11 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(known)}))
 
 
-def _compile(compiler: str, file: Path) -> None:
+def _compile(compiler: list[str], file: Path) -> None:
     """Make the library beside its place, then put it there whole."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made = Path(folder) / "kernels.so"
         sources = sorted(map(str, SOURCES.glob("*.c")))
-        command = [compiler, *FLAGS, "-o", str(made), *sources]
+        command = [*compiler, *FLAGS, "-o", str(made), *sources]
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
         os.replace(made, file)

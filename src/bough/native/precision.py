@@ -53,10 +53,9 @@ def agreed(
     (fast,) = processes.sums([chosen == "bf16"])
     if fast < processes.count:
         return "fp32"
-    say(
-        "precision: products in bf16, in which this machine is faster than in fp32; weights, norms "
-        "and losses stay in fp32"
-    )
+    demanded = os.environ.get("BOUGH_PRECISION", "auto") != "auto"
+    why = "as BOUGH_PRECISION says" if demanded else "in which this machine is faster than in fp32"
+    say(f"precision: products in bf16, {why}; weights, norms and losses stay in fp32")
     return "bf16"
 
 

@@ -158,6 +158,7 @@ class Pretrainer:
         )  # fmt: skip
         if self.state is not None:
             phase.restore(self.state)
+            self.state = None  # a copy of all weights
         else:
             self._judge(phase)
         with stop_signals.heard(self.loop.heard):

@@ -203,6 +203,7 @@ class Launcher:
             self.running.remove(worker)
             spec = worker.spec
             run = self.folder.run(spec.name)
+            free = _free(run)  # looked at first: whoever else is at it finishes it, then lets go
             if run.finished:
                 self._ended(spec, "done")
             elif worker.pruned:
@@ -210,7 +211,7 @@ class Launcher:
                 self._ended(spec, "pruned")
             elif self.signals:
                 self._ended(spec, "stopped")
-            elif not _free(run):
+            elif not free:
                 self.blocked.append(spec)
             else:
                 if not self.folder.failure(spec.name).is_file():  # else by who did the run for us

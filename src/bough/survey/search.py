@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bough.comparison.cell_names import Overrides
@@ -43,10 +44,29 @@ class Trial:
     """A cell that is being tried, once per seed."""
 
     number: int
-    specs: list[RunSpec]
+    specs: list[RunSpec] = field(default_factory=list)
     done: set[str] = field(default_factory=set)  # runs
     ended: bool = False  # optuna knows how; runs that are left are in vain
     lock: ExitStack = field(default_factory=ExitStack)  # while it is ours to try
+
+
+class JournalLock:
+    """Of optuna's journal, in place of its own: that is a file, and stays when a process is killed.
+
+    Others then wait for half a minute, two of them may take it at once, and where the journal's
+    path is relative it is never found to be old.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.held = ExitStack()
+
+    def acquire(self) -> bool:
+        self.held.enter_context(locked(self.path, "search", wait=True))
+        return True
+
+    def release(self) -> None:
+        self.held.close()
 
 
 class SearchScheduler:
@@ -167,7 +187,8 @@ class SearchScheduler:
         if before.is_file():
             storage = storages.RDBStorage(f"sqlite:///{before.resolve()}")
         else:
-            backend = storages.journal.JournalFileBackend(str(self.folder.path / JOURNAL))
+            lock = JournalLock(self.folder.path / "searching" / "journal.lock")
+            backend = storages.journal.JournalFileBackend(str(self.folder.path / JOURNAL), lock)
             storage = storages.JournalStorage(backend)
         directions = ["minimize" if n in COSTS else "maximize" for n in self.search.objectives]
         return self.optuna.create_study(
@@ -214,13 +235,17 @@ class SearchScheduler:
         return set(trial.params) == set(self.search.space)
 
     def _enter(self, trial: Any) -> None:
-        specs = self._specs(trial)
-        entered = Trial(trial.number, specs)
+        entered = Trial(trial.number)
         try:
             place = self.folder.path / "searching" / f"{trial.number}.lock"
             entered.lock.enter_context(locked(place, "trial"))
         except LockedError:
             return  # another process is at it
+        # Whoever had it told how it ended before letting go of it: what we read before may be old.
+        if self.study.get_trials(deepcopy=False)[trial.number].state.is_finished():
+            entered.lock.close()
+            return
+        entered.specs = specs = self._specs(trial)
         self.trials |= dict.fromkeys((spec.name for spec in specs), entered)
         self.queue.extend(specs)  # one that is done already is only counted
 

@@ -75,7 +75,7 @@ class Stepper:
         self.dropout = torch.Generator(self.device).manual_seed(int(dropout))
         self.order = torch.Generator().manual_seed(int(order))  # of tasks, in some methods
         moving = [part for part in network.modules() if isinstance(part, EmbeddingsModule)]
-        self.objective = Objective(network.tasks, examples, training, self.dropout, moving)
+        self.objective = Objective(network.tasks, examples, training, moving)
         words = network.lookups()
         for table in words:
             # A step touches few words; the combiner puts their rows into a kept dense gradient.
@@ -175,20 +175,20 @@ class Stepper:
         for batch in part.batches:
             generator = DropoutGenerator(dropout, self.training.dropout)
             forward = partial(self.network, batch.pack.to(self.device), batch.index, generator)
-            losses |= self.objective.losses(forward, batch)
+            losses |= self.objective.losses(forward, batch, dropout)
         return losses
 
     @torch.no_grad()
     def _again(self, step: Sequence[MicroBatch], dropout: Tensor) -> dict[str, float]:
-        """The losses of the same examples after the step, with the same dropout."""
+        """The losses of the same examples after the step, with the same dropout; over parts as the
+        weighting has those before it, each part counting once."""
         replay = torch.Generator(self.device)
         replay.set_state(dropout)
-        after = dict.fromkeys((task for part in step for task in part.own), torch.zeros(()))
+        after: dict[str, list[float]] = {}
         for part in step:
-            for name, value in self._forward(part, replay).items():
-                after[name] = after[name].to(value) + value * part.shares[name]
-        sums = self.processes.sums([float(value) for value in after.values()])
-        return dict(zip(after, sums, strict=True))
+            for task, mean in self._means(self._forward(part, replay), part).items():
+                after.setdefault(task, []).append(mean)
+        return {task: sum(means) / len(means) for task, means in after.items()}
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on; the names are those of the checkpoint's form."""

@@ -143,9 +143,15 @@ def _finish(recipe: Recipe, run: Run, display: Display, processes: Processes) ->
     opened = Writer.resume if begun else Writer.start
     writer = opened(run.folder) if processes.first else Onlooker(run.folder)
     try:
-        state = _state_for_all(run, processes) if begun else None
         with _threads(recipe.threads):
-            Trainer(recipe, writer, display, state, processes).run()
+            # No name for the state here: it is a copy of all weights, and would stay for the run.
+            Trainer(
+                recipe,
+                writer,
+                display,
+                _state_for_all(run, processes) if begun else None,
+                processes,
+            ).run()
     finally:
         writer.close()
 

@@ -78,6 +78,37 @@ def test_what_learns_goes_the_plain_way():
     assert all(layer.qkv.weight.grad is not None for layer in layers(made))
 
 
+def test_after_a_step_it_answers_by_what_was_learned():
+    if not available("fp32"):
+        pytest.skip("no kernel for fp32 here")
+    made, plain = network(), network()
+    plain.load_state_dict(made.state_dict())
+    answer_in(made, "fp32", CPU)
+    pack, index = asked()
+    for one in (made, plain):
+        optimiser = torch.optim.SGD(one.parameters(), lr=0.1)
+        sum(outputs.sum() for outputs in one(pack, index).values()).backward()
+        optimiser.step()
+    with torch.inference_mode():
+        torch.testing.assert_close(made(pack, index), plain(pack, index))
+
+
+@pytest.mark.parametrize("first", ["fp32", "int8"])
+def test_another_precision_without_a_kernel_leaves_none_behind(monkeypatch, first):
+    if not available(first):
+        pytest.skip(f"no kernel for {first} here")
+    made, plain = network(), network()
+    plain.load_state_dict(made.state_dict())
+    answer_in(made, first, CPU)
+    monkeypatch.setattr(answering_layer, "available", lambda precision: False)
+    pack, index = asked()
+    with torch.inference_mode():
+        for one in (made, plain):
+            answer_in(one, "bf16", CPU)
+        assert not any(isinstance(layer, AnsweringLayer) for layer in layers(made))
+        torch.testing.assert_close(made(pack, index), plain(pack, index), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(
     ("plan", "changes", "why"),
     [

@@ -25,11 +25,10 @@ def test_each_task_learns_by_what_it_has() -> None:
     )
     batch = collate(examples, {"single": np.array([2, 0]), "twin": np.array([1])})
     outputs = {"single": torch.randn(2, 3), "twin": torch.rand(1, 1)}
-    objective = Objective(
-        TASKS, examples, Training(distil={"weight": 0.5, "temperature": 2.0}), torch.Generator()
-    )
+    training = Training(distil={"weight": 0.5, "temperature": 2.0})
+    objective = Objective(TASKS, examples, training)
     objective.begin(0.5)
-    found = objective.losses(lambda: outputs, batch)
+    found = objective.losses(lambda: outputs, batch, torch.Generator())
     # Of the three classes, two have a label, each one: both count 2/3 * 2 / 2.
     label = loss(TASKS["single"], outputs["single"][1:], torch.tensor([2])) * 2 / 3
     teacher = distance(TASKS["single"], outputs["single"], taught[[2, 0]], 2.0)

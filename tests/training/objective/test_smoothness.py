@@ -16,6 +16,7 @@ from bough.data.packing import collate
 from bough.errors import UserError
 from bough.model.losses import loss
 from bough.recipe.training import Training
+from bough.training.loss_weighting import Learned
 from bough.training.objective.objective import Objective
 from bough.training.objective.smoothness import MovedEmbeddings, r_drop, smart
 from bough.training.step import Stepper
@@ -118,9 +119,10 @@ def test_without_dropout_r_drop_changes_nothing() -> None:
     batch_losses = []
     for alpha in (0.0, 4.0):
         training = Training(r_drop=alpha)
-        objective = Objective(tasks, examples, training, torch.Generator())
+        objective = Objective(tasks, examples, training)
         batch = collate(examples, {"single": np.arange(3)})
-        batch_losses.append(objective.losses(lambda: outputs, batch)["single"])
+        found = objective.losses(lambda: outputs, batch, torch.Generator())
+        batch_losses.append(found["single"])
     torch.testing.assert_close(*batch_losses)
 
 
@@ -129,6 +131,24 @@ def test_the_moved_pass_drops_the_same_units() -> None:
     made, loader = stepper(dropout=0.5, smart={"weight": 1e6, "radius": 1e-12})
     plain, other = stepper(dropout=0.5)
     assert made.step(loader, 1e-3).losses == pytest.approx(plain.step(other, 1e-3).losses, rel=1e-3)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])  # 2: parts of two examples and of one
+def test_where_nothing_moved_a_look_back_sees_what_was_before(accumulate: int) -> None:
+    made, _ = stepper(dropout=0.5, weighting="famo", smart={"weight": 1.0, "radius": 0.1})
+    examples = {name: tiny.examples()[name] for name in TASKS}
+    loader = Loader(examples, lambda: {n: np.arange(3) for n in TASKS}, accumulate=accumulate)
+    seen: list[tuple[dict[str, float], Any]] = []
+
+    def learn(after: Any) -> None:
+        assert isinstance(made.weighting, Learned)
+        before = {task: sum(means) / len(means) for task, means in made.weighting._seen.items()}
+        seen.append((before, after))
+
+    made.weighting.learn = learn  # type: ignore[method-assign]
+    made.step(loader, 0.0)
+    ((before, after),) = seen
+    assert after == pytest.approx(before, rel=1e-5)
 
 
 @pytest.mark.parametrize(

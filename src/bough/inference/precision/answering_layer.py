@@ -1,7 +1,8 @@
 """Layers that only answer: the encoder's, each one call of C where the processor has what it takes.
 
 `answer_in` puts them in the place of a network's plain ones. They keep the plain one's weights, by
-which the network is saved, and go its way when something is to be learned.
+which the network is saved, and go its way when something is to be learned, and from then on: what
+the kernels have is a copy of the weights as they were.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ _texts: WeakKeyDictionary[LayoutTensors, Texts] = WeakKeyDictionary()
 class AnsweringLayer(Layer):
     """A layer whose answers are computed by the kernel of this precision."""
 
-    joins = True
+    joins = True  # until something is learned
 
     def __init__(self, layer: Layer, shape: Shape, precision: Precision, memory: WeightMemory):
         nn.Module.__init__(self)
+        self.__dict__["plain"] = layer  # beside the modules: its parts are named once
         self.attention, self.heads, self.activation = plain_attention, layer.heads, layer.activation
         for name, part in layer.named_children():
             setattr(self, name, part)
@@ -71,7 +73,9 @@ class AnsweringLayer(Layer):
         cls_only: bool = False,
         adapters: LayerAdapters | None = None,
     ) -> Tensor:
-        if torch.is_grad_enabled() or adapters is not None or h.device.type != "cpu":
+        if torch.is_grad_enabled():
+            self.joins = False
+        if not self.joins or adapters is not None or h.device.type != "cpu":
             return super().forward(h, layout, dropout, cls_only, adapters)
         return self.native(h.contiguous(), texts_of(layout), cls_only)
 
@@ -87,6 +91,8 @@ class AnsweringEmbeddings(Embeddings):
 
     def __init__(self, plain: Embeddings, shape: Shape):
         nn.Module.__init__(self)
+        self.__dict__["plain"] = plain
+        self.learned = False
         self.offset = plain.offset
         for name in ("words", "positions", "types", "norm", "project", "relative", "tags"):
             setattr(self, name, getattr(plain, name))
@@ -98,7 +104,8 @@ class AnsweringEmbeddings(Embeddings):
     def forward(
         self, ids: Tensor, types: Tensor, positions: Tensor, dropout: DropoutGenerator | None
     ) -> Tensor:
-        if torch.is_grad_enabled() or ids.device.type != "cpu":
+        self.learned = self.learned or torch.is_grad_enabled()
+        if self.learned or ids.device.type != "cpu":
             return super().forward(ids, types, positions, dropout)
         if self.types is None:
             return self.native(ids, positions)
@@ -133,10 +140,12 @@ def answer_in(network: Network, precision: str, device: torch.device) -> None:
     """Let the network answer in this precision from now on: by the kernels, or by torch."""
     chosen: Precision = "int8" if precision == "int8" else resolve(precision, device)
     lacking = _lacking(network, chosen, device)
-    if chosen == "int8":
-        if lacking:
-            raise UserError(f"int8: {lacking}; take precision auto, fp32 or bf16")
-    elif lacking:
+    if chosen == "int8" and lacking:
+        raise UserError(f"int8: {lacking}; take precision auto, fp32 or bf16")
+    for key, cell in network.cells.items():
+        if isinstance(cell, AnsweringLayer | AnsweringEmbeddings):
+            network.cells[key] = cell.plain
+    if lacking:
         network.narrow = narrow(chosen)
         return
     memory = WeightMemory()

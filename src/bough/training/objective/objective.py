@@ -31,11 +31,8 @@ class Objective:
         tasks: Mapping[str, Task],
         examples: Mapping[str, Examples],
         training: Training,
-        chance: torch.Generator,
         embeddings: Sequence[nn.Module] = (),
     ):
-        """`chance` is what the passes draw from."""
-        self.chance = chance
         self.embeddings = embeddings
         self.tasks = tasks
         self.training = training
@@ -49,9 +46,10 @@ class Objective:
         """The next losses are of a step before which this share of the run is done."""
         self.teacher_share = teacher_share(self.training.distil, done)
 
-    def losses(self, forward: Forward, batch: Batch) -> dict[str, Tensor]:
-        """The tasks' mean losses over their examples of the batch."""
-        before = self.chance.get_state()
+    def losses(self, forward: Forward, batch: Batch, chance: torch.Generator) -> dict[str, Tensor]:
+        """The tasks' mean losses over their examples of the batch; `chance` is what the passes draw
+        from."""
+        before = chance.get_state()
         outputs = forward()
         losses = self._plain(outputs, batch)
         if self.training.r_drop:
@@ -60,31 +58,15 @@ class Objective:
             losses = r_drop(self.tasks, both, [outputs, other], self.training.r_drop)
         if self.training.smart is not None:
             settings = self.training.smart
-            moved = MovedEmbeddings(self.embeddings, settings.radius, self._drawn())
+            moved = MovedEmbeddings(self.embeddings, settings.radius, _drawn(chance))
 
             def again() -> dict[str, Tensor]:
-                with self._replayed(before):
+                with _replayed(chance, before):
                     return forward()
 
             changes = smart(self.tasks, outputs, again, moved)
             losses = {name: v + settings.weight * changes[name] for name, v in losses.items()}
         return losses
-
-    def _drawn(self) -> torch.Generator:
-        """Chance of its own for what must not change what a pass draws."""
-        seed = torch.empty((), dtype=torch.int64, device=self.chance.device)
-        seed.random_(generator=self.chance)
-        return torch.Generator(self.chance.device).manual_seed(int(seed))
-
-    @contextmanager
-    def _replayed(self, before: Tensor) -> Iterator[None]:
-        """Within, chance is what it was before the first pass."""
-        now = self.chance.get_state()
-        self.chance.set_state(before)
-        try:
-            yield
-        finally:
-            self.chance.set_state(now)
 
     def _plain(self, outputs: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
         return {name: self._loss(name, out, batch) for name, out in outputs.items()}
@@ -107,3 +89,21 @@ class Objective:
             self.training.distil.temperature,
             weights,
         )
+
+
+def _drawn(chance: torch.Generator) -> torch.Generator:
+    """Chance of its own for what must not change what a pass draws."""
+    seed = torch.empty((), dtype=torch.int64, device=chance.device)
+    seed.random_(generator=chance)
+    return torch.Generator(chance.device).manual_seed(int(seed))
+
+
+@contextmanager
+def _replayed(chance: torch.Generator, before: Tensor) -> Iterator[None]:
+    """Within, chance is what it was before the first pass."""
+    now = chance.get_state()
+    chance.set_state(before)
+    try:
+        yield
+    finally:
+        chance.set_state(now)

@@ -17,7 +17,7 @@ from bough.data.tokens import text_of
 from bough.disk_cache import DiskCache, cache_folder, disk_limit
 from bough.errors import UserError
 from bough.inference import folder as model_folder
-from bough.inference.load import load
+from bough.inference.load import is_onnx, load
 from bough.inference.model import WINDOW, Model
 from bough.recipe.tasks import Task
 from bough.recipe.teacher import Teacher
@@ -25,7 +25,7 @@ from bough.training.objective.agreement import soft_answers
 from bough.training.teachers.sequence_classifier import NAME, is_classifier, open_classifier
 from bough.training.teachers.soft_answers import SoftAnswers
 
-VERSION = 1  # of what the answers are: part of every key
+VERSION = 2  # of what the answers are: part of every key
 MATTERS = (".json", ".safetensors", ".onnx", ".bin")  # files of a model that its answers rest on
 
 
@@ -55,7 +55,9 @@ def model_answers(
         model, theirs = open_classifier(folder, task, ends), NAME
         model.network.to(torch.device(device))
     else:
-        model, theirs = load(folder, device), teacher.task or name
+        # Not in what is faster here: kept answers must not hang on the machine that was asked.
+        precision = "auto" if is_onnx(folder) else "fp32"
+        model, theirs = load(folder, device, precision=precision), teacher.task or name
     _check(name, task, teacher, model, theirs)
     values, known = answered(model, theirs, texts), model.tasks[theirs]
     what = {"labels": known.labels, "range": known.range}
