@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "loader: a step of any size at once", "data/loader.py",
-        "if not parts or apart or tokens + size > most_tokens:\n", "if not parts or apart:\n",
+        "if not parts or tokens + size > most_tokens:\n", "if not parts:\n",
         "data/test_loader.py",
     ),
     Mutant(

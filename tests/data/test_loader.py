@@ -53,7 +53,7 @@ def test_apart_is_a_batch_of_each_task() -> None:
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_micro_batch_has_no_more_tokens_than_it_may(apart: bool) -> None:
-    """Unless one task alone has more; those that fit are together, but not where they are apart."""
+    """Unless one task alone has more; those that fit are together, if in batches of their own."""
     examples = tiny.examples()
     loader = Loader(examples, lambda: {**DRAWN, "joint": np.array([0, 2])})
     (whole,) = loader.next(apart)
@@ -72,7 +72,7 @@ def test_a_micro_batch_has_no_more_tokens_than_it_may(apart: bool) -> None:
         for task in examples:
             assert texts(parts, task) == texts([whole], task)
         wanted = {0: 3, whole.tokens: 1}.get(most, 2)
-        assert len(parts) == (3 if apart else wanted)
+        assert len(parts) == wanted
 
 
 def test_each_step_draws_once() -> None:

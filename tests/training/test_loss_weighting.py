@@ -23,12 +23,16 @@ def draw(seed: int, tasks=TASKS) -> dict[str, torch.Tensor]:
     return {task: values[TASKS.index(task)] for task in tasks}
 
 
+def numbers(losses) -> dict[str, float]:
+    return {task: float(loss) for task, loss in losses.items()}
+
+
 def steps(weighting: Weighting, seeds, tasks=TASKS) -> list[dict[str, float]]:
     found = []
     for seed in seeds:
         weighting.scale(draw(seed, tasks))
         found.append(dict(weighting.factors))
-        weighting.learn(draw(seed + 1000, tasks))
+        weighting.learn(numbers(draw(seed, tasks)), numbers(draw(seed + 1000, tasks)))
         if seed % 4 == 3:
             weighting.close_epoch()
     return found
@@ -72,7 +76,7 @@ def test_learned_beside_the_model(method, kind):
         adam.zero_grad()
         theirs(torch.stack(list(doubles.values()))).backward()
         adam.step()
-        weighting.learn()
+        weighting.learn(numbers(losses))
 
 
 def test_famo():
@@ -81,7 +85,7 @@ def test_famo():
         losses, after = draw(seed), draw(seed + 1000)
         weighting.scale(losses)
         assert weighting.factors == pytest.approx(slopes(theirs, losses), rel=1e-4)
-        weighting.learn(after)
+        weighting.learn(numbers(losses), numbers(after))
         theirs.update(torch.stack(list(after.values())))
 
 
@@ -90,6 +94,7 @@ def test_dwa():
     for seed in range(20):
         weighting.scale(draw(seed))
         assert weighting.factors == pytest.approx(slopes(theirs, draw(seed)), rel=1e-5)
+        weighting.learn(numbers(draw(seed)))
         if seed % 4 == 3:
             weighting.close_epoch()
             theirs.step()
@@ -106,7 +111,7 @@ def test_random():
             drawn = dict(weighting.factors)
             weighting.scale(draw(seed + 1))  # another micro-batch of the same step
             assert weighting.factors == drawn
-            weighting.learn()
+            weighting.learn(numbers(draw(seed)))
 
 
 def test_uncertainty_finds_the_balance():
@@ -115,14 +120,14 @@ def test_uncertainty_finds_the_balance():
     losses = {"a": torch.tensor(0.2), "b": torch.tensor(1.0), "c": torch.tensor(4.0)}
     for _ in range(400):
         scaled = weighting.scale(losses)
-        weighting.learn()
+        weighting.learn(numbers(losses))
     assert [float(loss) for loss in scaled.values()] == pytest.approx([0.5] * 3, abs=0.01)
 
 
 def test_dwa_gives_more_to_what_falls_slower():
     weighting = make("dwa", ("a", "b"))
     for a, b in ((1.0, 1.0), (0.9, 0.3)):
-        weighting.scale({"a": torch.tensor(a), "b": torch.tensor(b)})
+        weighting.learn({"a": a, "b": b})
         weighting.close_epoch()
     weighting.scale({"a": torch.tensor(0.8), "b": torch.tensor(0.1)})
     assert weighting.factors["a"] > 1 > weighting.factors["b"]
@@ -173,7 +178,8 @@ def test_a_task_absent_does_not_change(method):
     for seed in range(10):
         scaled = weighting.scale(draw(seed, ("a", "b")))
         assert set(scaled) == {"a", "b"} == set(weighting.factors)
-        weighting.learn(draw(seed + 50, ("a", "b")))
+        after = numbers(draw(seed + 50, ("a", "b")))
+        weighting.learn(numbers(draw(seed, ("a", "b"))), after)
     assert memory(weighting) == before
 
 
@@ -206,16 +212,14 @@ def test_dwa_with_a_task_that_comes_later():
 
 
 @pytest.mark.parametrize("method", ["uncertainty", "imtl-l", "famo", "dwa"])
-def test_micro_batches_are_learned_from_as_one(method):
+def test_only_whole_steps_are_learned_from(method):
     one, other = make(method), make(method)
     for seed in range(8):
-        halves = [draw(seed), draw(seed + 100)]
-        whole = {task: (halves[0][task] + halves[1][task]) / 2 for task in TASKS}
-        one.scale(whole)
-        for half in halves:
-            other.scale(half)
+        one.scale(draw(seed))
+        for part in (draw(seed + 100), draw(seed + 200)):
+            other.scale(part)
         for weighting in (one, other):
-            weighting.learn(draw(seed + 1000))
+            weighting.learn(numbers(draw(seed)), numbers(draw(seed + 1000)))
             weighting.close_epoch()
     one.scale(draw(0))
     other.scale(draw(0))
@@ -248,7 +252,7 @@ def test_extreme_losses_stay_numbers(method, value):
         losses = {**draw(seed), "b": torch.tensor(value)}
         scaled = weighting.scale(losses)
         assert all(loss.isfinite() for loss in scaled.values())
-        weighting.learn(losses)
+        weighting.learn(numbers(losses), numbers(losses))
         if seed % 3 == 2:
             weighting.close_epoch()
 
@@ -259,7 +263,7 @@ def test_a_loss_that_came_to_nothing_does_not_outweigh_all_others_without_end(me
     for seed in range(2000):
         losses = {**draw(seed), "b": torch.tensor(1e-8)}
         scaled = weighting.scale(losses)
-        weighting.learn(losses)
+        weighting.learn(numbers(losses))
     assert float(scaled["b"]) / 1e-8 <= math.exp(10)
 
 
@@ -284,7 +288,7 @@ def test_only_famo_looks_back():
     weighting = make("famo")
     weighting.scale(draw(0))
     with pytest.raises(ValueError, match="looks back"):
-        weighting.learn()
+        weighting.learn(numbers(draw(0)))
 
 
 # --- texts ---
@@ -317,11 +321,11 @@ def test_a_process_without_a_tasks_examples_weighs_like_the_others(method):
         losses, after = draw(seed), draw(seed + 1000)
         scaled = whole.scale(losses)
         here = {task: losses[task] * 2 for task in ("a", "b")}  # its own are others than the means
-        theirs = part.scale(here, {task: float(loss) for task, loss in losses.items()})
+        theirs = part.scale(here, numbers(losses))
         assert part.factors == whole.factors
         assert theirs == {task: scaled[task] * 2 for task in ("a", "b")}
-        whole.learn(after)
-        part.learn({task: float(loss) for task, loss in after.items()})
+        for weighting in (whole, part):
+            weighting.learn(numbers(losses), numbers(after))
         whole.close_epoch()
         part.close_epoch()
     assert part.factors == whole.factors

@@ -111,9 +111,8 @@ class Loader:
     def next(self, apart: bool, most_tokens: int | None = None) -> list[MicroBatch]:
         """This process's rows of the next step; `apart`: each group's in a batch of its own.
 
-        With `most_tokens` groups are in a micro-batch together as long as they have no more, and
-        those apart never: then the longest texts of all tasks in one step take no more memory than
-        other steps do.
+        With `most_tokens` groups are in a micro-batch together as long as they have no more: then
+        the longest texts of all tasks in one step take no more memory than other steps do.
         """
         drawn = self.draw()
         cut = {group: np.array_split(rows, self.accumulate) for group, rows in drawn.items()}
@@ -126,7 +125,7 @@ class Loader:
                     group: self.processes.share(part, turn)
                     for turn, (group, part) in enumerate(everywhere.items(), i)
                 }
-                for together in self._together(dealt, apart, most_tokens):
+                for together in self._together(dealt, most_tokens):
                     part = {group: dealt[group] for group in together}
                     here = self._sizes(part)
                     all_processes = self._sizes({group: everywhere[group] for group in together})
@@ -135,9 +134,7 @@ class Loader:
                     out.append(MicroBatch(self._packed(part, apart), shares, own))
         return out
 
-    def _together(
-        self, rows: Mapping[str, Ints], apart: bool, most_tokens: int | None
-    ) -> list[list[str]]:
+    def _together(self, rows: Mapping[str, Ints], most_tokens: int | None) -> list[list[str]]:
         """The groups by micro-batch, in their order."""
         if most_tokens is None:
             return [[*rows]]
@@ -145,7 +142,7 @@ class Loader:
         tokens = 0
         for group, chosen in rows.items():
             size = int(self.groups[group].lengths[chosen].sum())
-            if not parts or apart or tokens + size > most_tokens:
+            if not parts or tokens + size > most_tokens:
                 parts.append([])
                 tokens = 0
             parts[-1].append(group)

@@ -28,8 +28,8 @@ class Weighting(ABC):
     """One factor per task and step.
 
     A step calls `scale` once for each micro-batch, then, after the optimiser's step, `learn`: with
-    the losses of the same examples as they are now if the weighting says that it `looks_back`. At
-    the end of an epoch comes `close_epoch`.
+    the losses of the whole step, and those of the same examples as they are now if the weighting
+    says that it `looks_back`. At the end of an epoch comes `close_epoch`.
     """
 
     looks = True  # whether the losses matter to it at all
@@ -57,7 +57,9 @@ class Weighting(ABC):
         """The factor of at least each task present."""
 
     # Most weightings do nothing at these moments and have nothing to keep.
-    def learn(self, after: Mapping[str, Tensor | float] | None = None) -> None:  # noqa: B027
+    def learn(  # noqa: B027
+        self, losses: Mapping[str, float], after: Mapping[str, float] | None = None
+    ) -> None:
         """The model has made its step."""
 
     def close_epoch(self) -> None:  # noqa: B027
@@ -96,7 +98,7 @@ class Random(Weighting):
             self.drawn = dict(zip(self.weights, draw.tolist(), strict=True))
         return self.drawn
 
-    def learn(self, after: Mapping[str, Tensor | float] | None = None) -> None:
+    def learn(self, losses: Mapping[str, float], after: Mapping[str, float] | None = None) -> None:
         self.drawn = {}
 
 
@@ -132,12 +134,14 @@ class DynamicAverage(Weighting):
         self.history: dict[str, list[float]] = {task: [] for task in weights}  # the last two means
 
     def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
-        for task, loss in losses.items():
-            total, count = self.sums[task]
-            self.sums[task] = (total + loss, count + 1)
         known = {t: h[1] / h[0] for t, h in self.history.items() if len(h) == 2 and h[0] > 0}
         factors = _softmax({task: rate / self.temperature for task, rate in known.items()})
         return {task: len(known) * factors[task] if task in known else 1.0 for task in self.weights}
+
+    def learn(self, losses: Mapping[str, float], after: Mapping[str, float] | None = None) -> None:
+        for task, loss in losses.items():
+            total, count = self.sums[task]
+            self.sums[task] = (total + loss, count + 1)
 
     def close_epoch(self) -> None:
         for task, (total, count) in self.sums.items():
@@ -166,17 +170,7 @@ class Learned(Weighting):
     def __init__(self, weights: Mapping[str, float]):
         super().__init__(weights)
         self.numbers = {task: torch.zeros((), dtype=torch.float64) for task in weights}
-        self._seen: dict[str, list[float]] = {}  # losses of this step, one per micro-batch
         self._adam = torch.optim.Adam(self.numbers.values(), lr=_RATE, weight_decay=self.shrink)
-
-    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
-        for task, loss in losses.items():
-            self._seen.setdefault(task, []).append(loss)
-        return self._from_numbers(losses)
-
-    @abstractmethod
-    def _from_numbers(self, losses: Mapping[str, float]) -> Mapping[str, float]:
-        """The factors, given the learned numbers."""
 
     @abstractmethod
     def _slopes(
@@ -184,10 +178,8 @@ class Learned(Weighting):
     ) -> Mapping[str, float]:
         """The gradient of each present task's number."""
 
-    def learn(self, after: Mapping[str, Tensor | float] | None = None) -> None:
-        before = {task: sum(seen) / len(seen) for task, seen in self._seen.items()}
-        self._seen = {}
-        slopes = self._slopes(before, None if after is None else _values(after))
+    def learn(self, losses: Mapping[str, float], after: Mapping[str, float] | None = None) -> None:
+        slopes = self._slopes(losses, after)
         for task, number in self.numbers.items():
             # A task without a gradient is passed over: neither momentum nor decay moves it.
             number.grad = number.new_tensor(slopes[task]) if task in slopes else None
@@ -213,7 +205,7 @@ class Uncertainty(Learned):
 
     reach = REACH
 
-    def _from_numbers(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         return {task: 0.5 * math.exp(-float(self.numbers[task])) for task in losses}
 
     def _slopes(
@@ -230,7 +222,7 @@ class ImpartialLosses(Learned):
 
     reach = REACH
 
-    def _from_numbers(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         return {task: math.exp(float(self.numbers[task])) for task in losses}
 
     def _slopes(
@@ -247,7 +239,7 @@ class Famo(Learned):
     looks_back = True
     shrink = 1e-3
 
-    def _from_numbers(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+    def _factors(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         shares = self._shares(losses)
         pull = {task: shares[task] / (max(loss, 0.0) + _TINY) for task, loss in losses.items()}
         return {task: value / sum(pull.values()) for task, value in pull.items()}

@@ -156,7 +156,8 @@ class Stepper:
         optimizer.set_lr(self.optimizer, lr)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.weighting.learn(self._again(step, before) if self.weighting.looks_back else None)
+        after = self._again(step, before) if self.weighting.looks_back else None
+        self.weighting.learn(losses, after)
         if self.average is not None:
             self.average.update(self.run_share)
         all_tokens = round(tokens_of_all)
@@ -180,15 +181,15 @@ class Stepper:
 
     @torch.no_grad()
     def _again(self, step: Sequence[MicroBatch], dropout: Tensor) -> dict[str, float]:
-        """The losses of the same examples after the step, with the same dropout; over parts as the
-        weighting has those before it, each part counting once."""
+        """The losses of the same examples after the step, with the same dropout."""
         replay = torch.Generator(self.device)
         replay.set_state(dropout)
-        after: dict[str, list[float]] = {}
+        after = dict.fromkeys((task for part in step for task in part.own), 0.0)
         for part in step:
-            for task, mean in self._means(self._forward(part, replay), part).items():
-                after.setdefault(task, []).append(mean)
-        return {task: sum(means) / len(means) for task, means in after.items()}
+            for task, value in self._forward(part, replay).items():
+                after[task] += value.item() * part.shares[task]
+        sums = self.processes.sums(list(after.values()))
+        return dict(zip(after, sums, strict=True))
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on; the names are those of the checkpoint's form."""
