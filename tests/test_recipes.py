@@ -44,6 +44,16 @@ def test_every_recipe_runs(
     assert len(run.scores["dev"]["tasks"]) == 3
 
 
+@pytest.mark.parametrize("file", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda f: f.stem)
+def test_every_recipe_says_how_it_is_run(
+    file: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOUGH_DATA", str(data))
+    assert Recipe.read(file).tasks
+    head = file.read_text(encoding="utf-8").split("\nencoder:")[0]
+    assert f"bough train recipes/{file.name}" in head
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_line_of_a_head_comment_works(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
