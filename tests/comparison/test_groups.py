@@ -93,6 +93,26 @@ def test_tasks_that_only_some_runs_have(make: simulated.Make) -> None:
     assert "| tasks=sst+sts | 1 |" in tables.markdown(comparison)
 
 
+def test_tasks_that_only_help_do_not_count(make: simulated.Make) -> None:
+    """As in the runs' own means; one that nothing learns from is there to be judged."""
+    helps = {"training.phases": "[{steps: 9}, {steps: 9, tasks: [sst, sts]}]"}
+    runs = [make("a", **helps), make("b", "separate", **helps)]
+    comparison = compare(runs)
+    assert list(comparison.metrics) == ["sst", "sts"]
+    assert "left out, it only helps: quora; name it with --tasks" in comparison.notes
+    own = comparison.scores["full"]
+    assert own["raw"].value == pytest.approx((own["sst"].value + own["sts"].value) / 2)
+    asked = compare(runs, tasks=["sst", "quora"])
+    assert list(asked.metrics) == ["sst", "quora"]
+    assert not any("only helps" in note for note in asked.notes)
+    without = make("c", tasks=("sst", "sts"))
+    assert list(compare([*runs, without]).metrics) == ["sst", "sts"]
+    judged = make("d", **helps, **{"tasks.quora.weight": 0})
+    assert list(compare(judged).metrics) == ["sst", "quora", "sts"]
+    other = make("e", **{"training.phases": "[{steps: 9}, {steps: 9, tasks: [quora]}]"})
+    assert "no task counts in every run" in simulated.refused([*runs, other])
+
+
 def test_runs_without_the_tasks_asked_for_are_named_and_left_out(make: simulated.Make) -> None:
     runs = [make("a", "full", tasks=("sst",)), make("b", "frozen", tasks=("sst",))]
     others = [make(f"c{seed}", "full", seed=seed, tasks=("sts",)) for seed in (0, 1)]

@@ -140,7 +140,8 @@ def compare(
             the survey's, where all runs are of one, or the one that shares least.
         split: Which rows; their labels must be known.
         tasks: The tasks to compare, where not all runs have the same; a variant without one of
-            them has a gap there and no aggregates.
+            them has a gap there and no aggregates. Left out, those that count in every run's own
+            means.
 
     Raises:
         UserError: The runs were not judged on the same rows, or there is nothing to compare.
@@ -154,7 +155,7 @@ def compare(
     given = tuple(asked)
     runs, notes = groups.finished(groups.find_runs(given))
     recipes = [run.recipe(unset="keep") for run in runs]
-    chosen = groups.common_tasks(runs, recipes, tasks)
+    chosen, helping = groups.common_tasks(runs, recipes, tasks)
     runs, recipes, without = groups.having(runs, recipes, chosen)
     groups.check_rows(runs, recipes, chosen, split)
     variants, duplicates = groups.group(runs, recipes)
@@ -172,7 +173,14 @@ def compare(
     metrics = {name: task.metric_name for name, task in chosen.items()}
     scores = score_all(variants, base, metrics, answers, looked)
     rows = {name: len(firsts[name].ids) for name in chosen}
-    notes += [*without, *duplicates, *copies, *further_looks, *_caveats(variants, chosen, split)]
+    notes += [
+        *helping,
+        *without,
+        *duplicates,
+        *copies,
+        *further_looks,
+        *_caveats(variants, chosen, split),
+    ]
     looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}
     asked += [word for option, value in options.items() if value for word in (option, value)]

@@ -129,8 +129,9 @@ def _some(paths: Sequence[str], most: int = 5) -> str:
 
 def common_tasks(
     runs: Sequence[Run], recipes: Sequence[Recipe], asked: Sequence[str] | None
-) -> dict[str, Task]:
-    """The tasks to compare: those that all runs have, or those asked for."""
+) -> tuple[dict[str, Task], list[str]]:
+    """The tasks to compare, and a word on the others: those that count in every run, or those asked
+    for."""
     every: dict[str, Task] = {}
     for recipe in recipes:
         for name, task in recipe.tasks.items():
@@ -140,22 +141,35 @@ def common_tasks(
             raise UserError(
                 f"no run has a task {name!r}, only {listed(list(every))}{nearest(name, every)}"
             )
-    chosen = {name: task for name, task in every.items() if asked is None or name in asked}
+    helping = {n for r in recipes for n in r.tasks.keys() - {*r.counted()}}
+    left = [name for name in every if asked is None and name in helping]
+    wanted = [name for name in every if name not in left and (asked is None or name in asked)]
+    if not wanted:
+        raise UserError(
+            "no task counts in every run, for each only helps others in some; name the tasks to "
+            f"compare with --tasks {','.join(every)}"
+        )
+    chosen = {name: every[name] for name in wanted}
     for run, recipe in zip(runs, recipes, strict=True):
-        if asked is None and set(recipe.tasks) != set(recipes[0].tasks):
+        own, firsts = (chosen.keys() & r.tasks.keys() for r in (recipe, recipes[0]))
+        if asked is None and own != firsts:
             raise UserError(
                 f"{run.folder} has the tasks {listed(list(recipe.tasks))}, {runs[0].folder} has "
                 f"{listed(list(recipes[0].tasks))}; compare runs of the same tasks, or name the "
                 f"tasks to compare with --tasks {','.join(every)}"
             )
-        for name in chosen.keys() & recipe.tasks.keys():
+        for name in own:
             mine, first = recipe.tasks[name], chosen[name]
             if (mine.kind, mine.metric_name) != (first.kind, first.metric_name):
                 raise UserError(
                     f"{run.folder}: task {name!r} is judged by {mine.metric_name} ({mine.kind}), "
                     f"elsewhere by {first.metric_name} ({first.kind}); these are different tasks"
                 )
-    return chosen
+    names = ", ".join(left)
+    note = f"left out, they only help: {names}; name them with --tasks"
+    if len(left) == 1:
+        note = f"left out, it only helps: {names}; name it with --tasks"
+    return chosen, [note] if left else []
 
 
 def having(

@@ -193,6 +193,13 @@ class Recipe(Consistent):
         weights = self.training.weights
         return {name: weights.get(name, task.weight) for name, task in self.tasks.items()}
 
+    def counted(self) -> tuple[str, ...]:
+        """The tasks that the means are over: those that only help others before the last phase do
+        not count, and those that nothing learns from are there to be judged."""
+        phases, weights = self.training.phases, self.task_weights()
+        last = (phases[-1].tasks if phases else None) or tuple(self.tasks)
+        return tuple(name for name in self.tasks if name in last or not weights[name])
+
     def dump(self) -> str:
         """The recipe as YAML, every key present; reading it gives an equal recipe.
 

@@ -106,9 +106,7 @@ class Trainer:
         )  # fmt: skip
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
-        # Those that only help others before the last phase are judged, but do not count.
-        self.counted = {name: self.tasks[name] for name in self.schedules[-1].tasks}
-        self.counted |= {name: self.tasks[name] for name in self.train if not weights[name]}
+        self.counted = {name: self.tasks[name] for name in recipe.counted()}
         self.loop = Loop(writer, display, processes, len(self.schedules), self.verb)
         self.notes: set[str] = set()
 
