@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import time
+
 import pytest
 
-from bough.data.audit import class_counts, notes
+from bough.data.audit import _slips, class_counts, notes
 from bough.data.checked_rows import Rows
 from bough.recipe.tasks import Task
 
@@ -47,6 +50,17 @@ def test_a_misspelt_class_is_named_by_its_line() -> None:
         "class 'jooy' (one row, the first in line 52) is nearly 'joy' (30 rows); "
         "if it is a slip, correct it in mood.csv"
     )
+
+
+def test_thousands_of_classes_are_looked_through_at_once() -> None:
+    """Every two of them would be 25 million pairs."""
+    drawn = random.Random(0)
+    names = {"".join(drawn.choices("abcdefghijklmnop", k=12)) for _ in range(5000)}
+    slip = min(names)[:-1]
+    counts = {**dict.fromkeys(sorted(names), 50), slip: 1}
+    began = time.process_time()
+    assert [*_slips(counts)] == [(slip, min(names))]
+    assert time.process_time() - began < 5  # a second at the most; a minute and more pair by pair
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from bough.model.losses import loss
 from bough.model.network import Network
 from bough.recipe.tasks import Task
 from bough.scoring.evaluate import predict
-from bough.training.head_fit import STRENGTH, fit_heads, fit_linear
+from bough.training.head_fit import STRENGTH, few_rows, fit_heads, fit_linear
 from bough.training.train import resume, train
 from tests import folders, tiny
 from tests.finished import FEW, judged, moved
@@ -118,6 +119,14 @@ def test_a_cosine_has_no_map_to_fit_and_an_mlp_its_last(head: str) -> None:
     changed = {n for n, t in one.state_dict().items() if not torch.equal(t, before[n])}
     assert all(name.split(".")[2] == "output" for name in changed)
     assert bool(changed) == (head == "mlp")
+
+
+def test_of_a_table_with_few_labels_only_their_rows_are_read() -> None:
+    whole = tiny.examples()["single"]
+    labelled = replace(whole, index=whole.index[:2], targets=whole.targets[:2])
+    few = few_rows(labelled)
+    assert len(few.sequences) == 2 < len(labelled.sequences)
+    assert few.sequences.lengths.tolist() == whole.sequences.lengths[whole.index[:2, 0]].tolist()
 
 
 def test_the_fit_does_not_hang_on_where_the_head_began() -> None:

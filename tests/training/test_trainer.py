@@ -253,6 +253,18 @@ def test_early_stopping(tiny_folder: Path, tmp_path: Path) -> None:
     assert [entry["best"] for entry in told] == [True, False, False, False, False]
 
 
+def test_a_phase_whose_tasks_do_not_count_is_not_cut_short(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    """And what picks the model may be a task of it all the same."""
+    phases = [{"tasks": ["sentiment"], "epochs": 4}, {"tasks": ["similarity"], "epochs": 1}]
+    recipe = folders.small(tiny_folder, lr=1e-12, patience=1, evaluate_rows=8, phases=phases)
+    assert len(judged(train(recipe, tmp_path / "run"))) == 5
+    recipe["training"] |= {"select": "sentiment", "patience": None}
+    told = judged(train(recipe, tmp_path / "select"))
+    assert [entry["best"] for entry in told] == [True, False, False, False, False]
+
+
 @pytest.mark.parametrize("select", ["raw", "normalised", "sum", "last", "similarity", "sentiment"])
 def test_the_kept_model_is_the_selected_one(select: str, tiny_folder: Path, tmp_path: Path) -> None:
     recipe = folders.small(tiny_folder, epochs=4, lr=1e-2, warmup=0, select=select, seed=3)

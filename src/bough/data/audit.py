@@ -123,12 +123,24 @@ def _rows(count: int) -> str:
 def _slips(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Rare classes, each with the commoner one that its name is nearly equal to."""
     common = sorted((label for label in counts if counts[label]), key=lambda c: -counts[c])
-    for label in common:
-        for other in common[: common.index(label)]:
+    known: dict[str, list[int]] = {}  # by what nearly equal names have in common: places in common
+    for place, label in enumerate(common):
+        names = _reductions(label)
+        near = sorted({one for name in names for one in known.get(name, ())})
+        for other in (common[one] for one in near):
             same = _folded(label) == _folded(other)
             if same or (counts[label] <= RARE * counts[other] and _one_letter_off(label, other)):
                 yield label, other
                 break
+        for name in names:
+            known.setdefault(name, []).append(place)
+
+
+def _reductions(label: str) -> set[str]:
+    """Nearly equal names have one of these in common: with thousands of classes, not every two can
+    be compared."""
+    plain = label.casefold()
+    return {_folded(label), plain, *(plain[:i] + plain[i + 1 :] for i in range(len(plain)))}
 
 
 def _folded(label: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,7 +31,10 @@ ITERATIONS = 200
 def few_rows(examples: Examples) -> Examples:
     """As many as heads are fitted to: of a tag task as many words, more or less."""
     words = 1 if examples.words is None else output_rows(examples) / max(len(examples), 1)
-    return examples.sample(max(round(WORDS_COUNT * MOST_ROWS / max(words, WORDS_COUNT)), 1))
+    few = examples.sample(max(round(WORDS_COUNT * MOST_ROWS / max(words, WORDS_COUNT)), 1))
+    if len(np.unique(few.index)) < len(few.sequences):  # a table that is another task's, too
+        few = few.of_numbers(np.arange(len(few)))
+    return few
 
 
 def fit_heads(network: Network, examples: Mapping[str, Examples]) -> None:

@@ -273,12 +273,13 @@ class Trainer:
             scores = self._scores(judged, answers) if self.processes.first else {}
             scores = self.processes.agree_on(scores)  # what is best, and when to stop
             select = self.recipe.training.select
-            value = None if select == "last" else selected(scores, self.counted, select)
+            among = self.tasks if select in self.tasks else self.counted
+            value = None if select == "last" else selected(scores, among, select)
             better = value is None or progress.best is None or value > progress.best
             if better:
                 progress.best, progress.since_best = value, 0
                 self.writer.write("model/model.safetensors", self.model.write_weights)
-            else:
+            elif {*phase.schedule.tasks} & {*self.counted}:  # else no score here can grow
                 progress.since_best += 1
         self.writer.log({"step": progress.total, "dev": scores, "best": better})
         self.display.scored(progress.total, scores, better)
