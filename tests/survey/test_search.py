@@ -68,6 +68,53 @@ def test_what_was_tried_is_not_run_again_and_a_trial_may_fail(base, tmp_path, qu
     assert result.failed == tried.count(666) >= 1
 
 
+def test_cells_that_the_recipe_refuses_are_not_run(base, tmp_path, quick, capsys):
+    """Their values are each right, so that only the search itself comes upon them."""
+    task = "tasks.similarity"
+    space = {f"{task}.pair": ["joint", "twin"], f"{task}.head": ["linear", "cosine"]}
+    search = {"space": space, "trials": 12, "sampler": "random"}
+    out = tmp_path / "out"
+    file = files.written(tmp_path, recipe=base, search=search)
+    first = conduct(file, out=out)
+    refused = capsys.readouterr().err.count(
+        "`pair: twin`, or take head linear or mlp; it is not run\n"
+    )
+    tried = [r["tasks"]["similarity"] for r in files.recipes(out)]
+    assert refused >= 1
+    assert (first.done, first.failed, first.stopped) == (3, 0, False)
+    assert len(tried) == 3
+    assert all(t["pair"] == "twin" or t["head"] == "linear" for t in tried)
+    for again in (conduct(out), conduct(out, retry=True)):
+        assert (again.done, again.failed, again.stopped) == (3, 0, False)
+    assert "is not run" not in capsys.readouterr().err, "said once"
+
+
+def test_a_refused_trial_that_was_left_is_ended(base, tmp_path, quick):
+    optuna = pytest.importorskip("optuna")
+    out = tmp_path / "out"
+    task = "tasks.similarity"
+    space = {f"{task}.pair": ["joint", "twin"], f"{task}.head": ["linear", "cosine"]}
+    asked = {"space": space, "trials": 2, "objectives": ["raw"]}
+    folder, survey = prepare(files.written(tmp_path, recipe=base, search=asked), out)
+    folder.settle(survey)
+    scheduler = SearchScheduler(survey, folder)
+    scheduler.study.enqueue_trial({f"{task}.pair": '"joint"', f"{task}.head": '"cosine"'})
+    scheduler.study.ask(scheduler._distributions())
+    assert conduct(out).done == 1
+    states = [trial.state for trial in scheduler.study.get_trials(deepcopy=False)]
+    assert states == [optuna.trial.TrialState.FAIL, optuna.trial.TrialState.COMPLETE]
+
+
+def test_an_aim_that_some_cells_have_not_is_refused_before_anything_is_written(base, tmp_path):
+    search = {"space": {"tasks": [["sentiment"], ["questions", "sentiment"]]}, "trials": 1}
+    for name in ("questions", "similarity"):
+        file = files.written(tmp_path, recipe=base, search={**search, "objectives": [name]})
+        with pytest.raises(UserError, match=rf"{name}' is a task that search\.space leaves out"):
+            conduct(file, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    prepare(files.written(tmp_path, recipe=base, search={**search, "objectives": ["sentiment"]}))
+
+
 def test_a_failed_trial_is_tried_again_and_counts_once(base, tmp_path, seed_1_fails, capsys):
     search = {"space": SPACE, "trials": 2, "prune": False}
     out = tmp_path / "out"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -28,8 +29,9 @@ from bough.extras import install_line
 from bough.recipe.recipe import Recipe
 from bough.runs.lock import LockedError, locked
 from bough.runs.run_dir import Run
+from bough.safe_text import shown
 from bough.scoring.metrics import AGGREGATES
-from bough.survey.cells import RunSpec
+from bough.survey.cells import RunSpec, with_overrides
 from bough.survey.launcher import Outcome
 from bough.survey.pruning import evaluations, is_behind, score
 from bough.survey.spec import COSTS, Search, Span, Survey
@@ -78,7 +80,7 @@ class SearchScheduler:
         self.search = survey.search
         self.base = survey.base
         self.folder = folder
-        check(self.search, self.base)
+        check_search(self.search, self.base)
         self.optuna = _optuna()
         self.study = self._open()
         self.trials: dict[str, Trial] = {}  # by the runs' names
@@ -103,7 +105,7 @@ class SearchScheduler:
         for trial in self._latest():
             if not trial.state.is_finished() or "same_as" in trial.user_attrs:
                 continue
-            for spec in self._specs(trial):
+            for spec in self._accepted(trial):
                 state = self.folder.state(spec.name)
                 # The other seeds of a trial that failed were stopped, or never begun.
                 yield spec, state if state in ("done", "failed") else "pruned"
@@ -220,8 +222,10 @@ class SearchScheduler:
     def _retry(self) -> None:
         """Queue the failed trials again; a run of theirs that is done is only counted."""
         for trial in self._latest():
-            if trial.state == self.optuna.trial.TrialState.FAIL:
-                for spec in self._specs(trial):
+            if trial.state == self.optuna.trial.TrialState.FAIL and (
+                specs := self._accepted(trial)
+            ):
+                for spec in specs:
                     self.folder.failure(spec.name).unlink(missing_ok=True)
                 self.study.enqueue_trial(trial.params, user_attrs={AGAIN: _number(trial)})
 
@@ -245,7 +249,13 @@ class SearchScheduler:
         if self.study.get_trials(deepcopy=False)[trial.number].state.is_finished():
             entered.lock.close()
             return
-        entered.specs = specs = self._specs(trial)
+        try:
+            entered.specs = specs = self._specs(trial)
+        except UserError as error:  # values that are each right, and not together
+            print(shown(f"{error}; it is not run"), file=sys.stderr, flush=True)
+            self.study.tell(trial.number, state=self.optuna.trial.TrialState.FAIL)
+            entered.lock.close()
+            return
         self.trials |= dict.fromkeys((spec.name for spec in specs), entered)
         self.queue.extend(specs)  # one that is done already is only counted
 
@@ -274,6 +284,13 @@ class SearchScheduler:
         cell, overrides = _cell(trial), self._overrides(trial)
         return [RunSpec.of(self.base, cell, overrides, seed) for seed in self.survey.seeds]
 
+    def _accepted(self, trial: Any) -> list[RunSpec]:
+        """Its runs; none where the recipe refuses the cell, which then counts as tried."""
+        try:
+            return self._specs(trial)
+        except UserError:
+            return []
+
     def _values(self, run: Run) -> list[float]:
         scores, cost = run.scores["dev"], run.cost
         return [
@@ -282,10 +299,17 @@ class SearchScheduler:
         ]
 
 
-def check(search: Search, base: Recipe) -> None:
-    """Refuse aims that no run has, and a space that no recipe takes."""
-    known = (*AGGREGATES, *COSTS, *base.tasks)
+def check_search(search: Search, base: Recipe) -> None:
+    """Refuse aims that not every run has, and a space that no recipe takes."""
+    cells = [with_overrides(base, keys, lambda key: "search.space") for keys in corners(search)]
+    everywhere = [name for name in base.tasks if all(name in cell.tasks for cell in cells)]
+    known = (*AGGREGATES, *COSTS, *everywhere)
     for name in search.objectives:
+        if name in base.tasks and name not in everywhere:
+            raise UserError(
+                f"search.objectives: {name!r} is a task that search.space leaves out of some "
+                f"cells; there is {listed(known, 20)}"
+            )
         if name not in known:
             raise UserError(
                 f"search.objectives: {name!r} is nothing to search for; there is "

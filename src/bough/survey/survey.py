@@ -30,7 +30,7 @@ from bough.survey import cells, ray_cluster, slurm
 from bough.survey.cells import RunSpec
 from bough.survey.launcher import GridScheduler, Keep, Launcher, LocalProcess, Start
 from bough.survey.progress import LiveProgress, Progress
-from bough.survey.search import OLD, SearchScheduler, corners
+from bough.survey.search import OLD, SearchScheduler, check_search, corners
 from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir
 
@@ -222,6 +222,8 @@ def check(survey: Survey) -> None:
     """Refuse what would fail a run of a resolved survey, or the comparison at its end."""
     found = recipes(survey)
     plans = cells.checked_plans(found)
+    if survey.search is not None:
+        check_search(survey.search, survey.base)
     known = [plan for plan in plans if plan is not None]
     # What a search comes to, or an encoder that is not here, nobody can tell yet.
     if survey.baseline is None or survey.search is not None or len(known) < len(plans):
