@@ -5,9 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
+from bough.runs.lock import BUSY, locked
+from tests import folders
 from tests.command import bough
 
 
@@ -69,3 +73,18 @@ def test_a_signal_while_it_ends_is_no_fault() -> None:
     assert done.stdout.startswith("bough ")
     assert done.stderr == ""
     assert done.returncode == -signal.SIGTERM
+
+
+def test_a_run_that_another_process_has_is_a_mistake_but_for_workers(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(folders.small(tiny_folder)), encoding="utf-8")
+    words = ["train", str(recipe), "-o", str(tmp_path / "run")]
+    with locked(tmp_path / "run" / ".lock"):
+        assert bough(*words) == 2
+        worker = [sys.executable, "-m", "bough.cli.worker", *words]
+        with subprocess.Popen(worker, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stderr is not None
+            assert b"another process is writing this run" in process.stderr.read()
+    assert process.returncode == BUSY

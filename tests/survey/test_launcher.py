@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from bough.runs.lock import locked
+from bough.runs.lock import BUSY, locked
 from bough.runs.run_dir import Run
 from bough.survey import launcher
 from bough.survey.cells import RunSpec
@@ -188,3 +188,55 @@ def test_a_run_that_another_process_just_finished_has_not_failed(base, tmp_path,
     assert Launcher(runs, folder, 1, progress, start=lambda *_: Refused()).run()
     assert looks == [False, False]
     assert ended == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("code", "begun_meanwhile", "outcomes"),
+    [(BUSY, False, ["done"]), (2, True, ["done"]), (2, False, ["failed"])],
+)
+def test_a_worker_that_another_process_was_quicker_than_has_not_failed(
+    code, begun_meanwhile, outcomes, base, tmp_path, monkeypatch
+):
+    """Refused by its lock, or as a run that is there already; the other has let go since."""
+    folder = SurveyDir(tmp_path)
+    asked = {"recipe": base, "vary": {"plan": ["full"]}}
+    runs = GridScheduler(Survey.read(asked).resolved().run_specs(), folder)
+    run = folder.run("full-s0")
+    started: list[int] = []
+
+    class Job:
+        def poll(self) -> int:
+            run.folder.mkdir(parents=True, exist_ok=True)
+            if len(started) > 1:
+                (run.folder / "scores.json").write_text("{}")
+                return 0
+            if begun_meanwhile:
+                run.recipe_file.write_text("{}")
+            return code
+
+        def terminate(self) -> None: ...
+
+        def kill(self) -> None: ...
+
+    def start(*_) -> Job:
+        started.append(code)
+        return Job()
+
+    monkeypatch.setattr(Progress, "ended", lambda self, spec, outcome, why: ended.append(outcome))
+    ended: list[str] = []
+    progress = Progress("mine", 1, 1, folder.run)
+    assert Launcher(runs, folder, 1, progress, start=start).run()
+    assert ended == outcomes
+    assert len(started) == (2 if outcomes == ["done"] else 1)
+    assert (tmp_path / "failures").exists() == (outcomes == ["failed"])
+
+
+def test_a_run_that_was_begun_and_cannot_go_on_has_failed(base, tmp_path, monkeypatch):
+    """Being overtaken is for runs that were to begin: else this would be tried for ever."""
+    code = "raise SystemExit(2)"
+    monkeypatch.setattr(launcher, "COMMAND", (sys.executable, "-c", code))
+    run = tmp_path / "out" / "runs" / "full-s0"
+    run.mkdir(parents=True)
+    (run / "recipe.yaml").write_text("{}")
+    file = files.written(tmp_path, recipe=base, vary={"plan": ["full"]})
+    assert conduct(file, out=tmp_path / "out").failed == 1

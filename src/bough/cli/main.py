@@ -12,6 +12,7 @@ from bough import __version__
 from bough.cli import compare, evaluate, export, graft, plan, predict, serve, survey, train
 from bough.cli.arguments import fail
 from bough.errors import UserError
+from bough.runs.lock import LockedError
 
 app = typer.Typer(
     name="bough",
@@ -22,12 +23,18 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """Run a verb; mistakes of the user end in one sentence and exit code 2."""
+def main(busy: int = 2) -> None:
+    """Run a verb; mistakes of the user end in one sentence and exit code 2.
+
+    `busy` is the code where another process has what is to be written: whoever started a worker has
+    to tell that from a mistake.
+    """
     # As after Ctrl-C, what was half-written is removed; training and serving do more of their own.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         app()
+    except LockedError as error:
+        fail(str(error), busy)
     except UserError as error:
         fail(str(error), 2)
     except OSError as error:  # a full disk, a folder that may not be written

@@ -13,6 +13,7 @@ import sys
 import threading
 
 from bough.cli.main import main
+from bough.runs.lock import BUSY
 
 
 def _end_with_parent() -> None:
@@ -24,4 +25,4 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    main()
+    main(BUSY)

@@ -15,6 +15,8 @@ from filelock import FileLock, Timeout
 
 from bough.errors import UserError
 
+BUSY = 75  # exit code of a worker that was refused by a lock: EX_TEMPFAIL, try again later
+
 
 class LockedError(UserError):
     """Another process has it; it lets go when it ends."""

@@ -17,7 +17,7 @@ from bough import stop_signals
 from bough.distributed import environment_alone
 from bough.errors import UserError
 from bough.files import write_atomically
-from bough.runs.lock import LockedError, locked
+from bough.runs.lock import BUSY, LockedError, locked
 from bough.runs.run_dir import Run
 from bough.survey.cells import RunSpec
 from bough.survey.progress import Progress
@@ -115,6 +115,7 @@ class Worker:
     spec: RunSpec
     job: Job
     logged: int  # bytes of its log that earlier attempts wrote
+    fresh: bool  # it was to begin the run, not to resume it
     pruned: bool = False
     signals: int = 0  # how often it was told to end
 
@@ -192,7 +193,8 @@ class Launcher:
         self.folder.add(spec)
         log = self.folder.log(spec.name)
         logged = log.stat().st_size if log.exists() else 0
-        self.running.append(Worker(spec, self.start(self.folder, spec, self.keep), logged))
+        fresh = not run.recipe_file.is_file()
+        self.running.append(Worker(spec, self.start(self.folder, spec, self.keep), logged, fresh))
         self.progress.started(spec)
 
     def _collect(self) -> None:
@@ -204,6 +206,8 @@ class Launcher:
             spec = worker.spec
             run = self.folder.run(spec.name)
             free = _free(run)  # looked at first: whoever else is at it finishes it, then lets go
+            # Another process began the run that ours was to begin; the next worker resumes it.
+            overtaken = code == 2 and worker.fresh and run.recipe_file.is_file()
             if run.finished:
                 self._ended(spec, "done")
             elif worker.pruned:
@@ -211,7 +215,7 @@ class Launcher:
                 self._ended(spec, "pruned")
             elif self.signals:
                 self._ended(spec, "stopped")
-            elif not free:
+            elif not free or code == BUSY or overtaken:
                 self.blocked.append(spec)
             else:
                 if not self.folder.failure(spec.name).is_file():  # else by who did the run for us
