@@ -13,8 +13,8 @@ from bough.graft.donors import donors, encoder_of
 from bough.inference.load import load_torch
 from bough.training.teachers.kept_answers import answered
 from bough.training.train import train
-from tests import folders
-from tests.exports import sentences
+from tests import folders, tiny
+from tests.exports import model_of, sentences
 from tests.finished import FEW
 from tests.training.teachers.test_sequence_classifier import classifier
 
@@ -80,3 +80,37 @@ def test_columns_must_be_texts(tmp_path: Path) -> None:
     file.write_text("a,b,c\n1,2,3\n")
     with pytest.raises(UserError, match="has the columns a, b, c; expected one for a text"):
         donors([str(folder)], {"": str(file)}, tmp_path / "rows")
+
+
+def test_a_model_of_several_labels_gives_each_text_all_that_hold(tmp_path: Path) -> None:
+    task = tiny.task(kind="multilabel", labels=("a", "b", "c"))
+    model = model_of("full", {"topics": task})
+    folder = model.save(tmp_path / "model")
+    file = tmp_path / "texts.jsonl"
+    told = sentences(40)
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in told))
+    (donor,) = donors([str(folder)], {"": str(file)}, tmp_path / "rows")
+    shares = donor.answers([(text,) for text in told])
+    held = {
+        text: [name for name, share in zip("abc", row, strict=True) if share > 0.5]
+        for text, row in zip(told, shares.tolist(), strict=True)
+    }
+    assert {len(names) for names in held.values()} != {1}
+    for split in ("train", "dev"):
+        for line in Path(str(getattr(donor.task, split))).read_text().splitlines():
+            row = json.loads(line)
+            assert row["label"] == held[row["text"]]
+
+
+def test_numbers_without_labels_or_a_range_are_not_cut(tmp_path: Path) -> None:
+    folder = classifier("bert", tmp_path / "like", numbers=True, bias=3.0)
+    file = str(texts(tmp_path / "plain.jsonl", labels=False))
+    (donor,) = donors([str(folder)], {"": file}, tmp_path / "rows")
+    assert donor.task.range is None
+    said = donor.answers([(text,) for text in sentences(40)])
+    assert float(said.min()) > 1
+    assert len(said.unique()) > 10
+    lines = Path(str(donor.task.train)).read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    expected = donor.answers([(row["words"],) for row in told])[:, 0].tolist()
+    assert [row["label"] for row in told] == pytest.approx(expected, abs=1e-5)

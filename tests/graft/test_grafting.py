@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from bough.runs.run_dir import Run
 from bough.training.train import train
 from tests import folders
 from tests.command import bough
+from tests.exports import sentences
 
 SMALL = ["training.steps=4", "training.heads=fresh", "training.batch=8"]
 
@@ -61,6 +63,42 @@ def test_two_become_one(models: list[str], tiny_folder: Path, tmp_path: Path) ->
     assert " -> 1 model, " in done.sentence()
     with pytest.raises(UserError, match="other files are in it"):
         graft(models, tmp_path / "graft", texts={"like": pairs})
+
+
+def test_labels_and_probabilities_are_judged_too(tiny_folder: Path, tmp_path: Path) -> None:
+    """A task of several labels, one whose score is of its probabilities, and one of numbers
+    without a range."""
+    rows = sentences(60)
+    cells = {
+        "topics": ["a|b", "b", "[]", "a"], "mood": ["good", "bad"], "length": ["1.5", "20", "3"]
+    }  # fmt: skip
+    settings: dict[str, dict[str, Any]] = {
+        "topics": {"kind": "multilabel", "separator": "|"},
+        "mood": {"kind": "classify", "metric": "auroc"},
+        "length": {"kind": "regress"},
+    }
+    recipe = folders.small(tiny_folder, (), steps=2)
+    for name, values in cells.items():
+        for split, some in (("train", rows[:40]), ("dev", rows[40:])):
+            lines = [f"{text},{values[n % len(values)]}" for n, text in enumerate(some)]
+            file = tmp_path / f"{name}-{split}.csv"
+            file.write_text("\n".join(["text,label", *lines]) + "\n")
+            settings[name][split] = str(file)
+        train(recipe | {"tasks": {name: settings[name] | {"text": "text"}}}, tmp_path / name)
+    models = [str(tmp_path / name) for name in cells]
+    done = graft(models, tmp_path / "graft", tolerance=9.0, overrides=SMALL)
+    metrics = {change.task: change.metric for change in done.chosen.changes}
+    assert metrics == {"topics": "f1-micro", "mood": "auroc", "length": "pearson"}
+    for change in done.chosen.changes:
+        donor, student = (
+            Run.open(run).scores["dev"]["tasks"][change.task][change.metric]
+            for run in (tmp_path / change.task, done.chosen.run)
+        )
+        assert change.teacher == pytest.approx(donor, abs=1e-4)
+        # The predictions file has six digits, so that nearly equal shares are ties.
+        assert change.teacher + change.value == pytest.approx(student, abs=0.02)
+    student_recipe = Run.open(done.chosen.run).recipe()
+    assert student_recipe.tasks["topics"].separator == "|"
 
 
 def test_what_loses_too_much_is_tried_with_more_of_its_own(

@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from torch import Tensor
 
 from bough.data.checked_rows import Rows
+from bough.data.label_cells import label_cells
 from bough.data.prepared.streams import open_table
 from bough.data.split import split_off
 from bough.data.tables import Wanted
@@ -29,14 +30,15 @@ from bough.recipe.teacher import Teacher
 from bough.runs.run_dir import Run
 from bough.training.teachers.kept_answers import answered, teacher_folder
 from bough.training.teachers.sequence_classifier import NAME, is_classifier, open_classifier
-from bough.training.teachers.soft_answers import SoftAnswers, matched
+from bough.training.teachers.soft_answers import SoftAnswers, decided, matched
 from bough.user_paths import place
 
 LABEL = "label"
 BESIDE = ("id", LABEL)  # columns of a file of texts that are no texts
-ANSWER = ("kind", "labels", "range")
 # What a student takes over of a task; the rest, as its head and its loss, is the student's own.
-TAKEN = ("kind", "text", "label", "labels", "label_values", "range", "metric")
+ANSWER = ("kind", "labels", "label_values", "separator", "range", "scale", "metric")
+TAKEN = (*ANSWER, "text", "label")  # where the rows are the task's own, too
+FOUND = ("labels", "range", "scale")  # what the model knows and its recipe may have left open
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,10 @@ def _free(name: str, taken: Sequence[str]) -> str:
     return called
 
 
-def _taken(task: Task, **rows: Any) -> Task:
+def _taken(task: Task, keys: Sequence[str], **more: Any) -> Task:
     """The task as far as a student takes it over."""
-    settings = {key: getattr(task, key) for key in TAKEN}
-    return Task(**{key: value for key, value in settings.items() if value is not None}, **rows)
+    settings = {key: getattr(task, key) for key in keys}
+    return Task(**{key: value for key, value in settings.items() if value is not None}, **more)
 
 
 def _of_run(name: str, theirs: str, source: str, run: Run, model: Model | None) -> Donor:
@@ -110,8 +112,8 @@ def _of_run(name: str, theirs: str, source: str, run: Run, model: Model | None) 
         rows[split] = getattr(told, split)
         if isinstance(rows[split], str):
             rows[split] = str(place(rows[split], root))
-    known = model.tasks[theirs]
-    task = _taken(told.model_copy(update={"labels": known.labels, "range": known.range}), **rows)
+    known = {key: getattr(model.tasks[theirs], key) for key in FOUND}
+    task = _taken(told.model_copy(update=known), TAKEN, **rows)
     task = task.model_copy(update={"limit": told.limit})
     return Donor(name, source, model, theirs, task, True)
 
@@ -126,7 +128,7 @@ def _with_texts(
     labels: list[Any] = list(table.columns.get(LABEL, []))
     if model is None:
         values = [value for value in map(number, labels) if value is not None]
-        ends = (min(values), max(values)) if len(set(values)) > 1 else (0.0, 1.0)
+        ends = (min(values), max(values)) if len(set(values)) > 1 else None
         asking = Task(kind="regress", text=text, range=ends)
         model, theirs = open_classifier(inside, asking, None), NAME
     known = model.tasks[theirs]
@@ -134,16 +136,16 @@ def _with_texts(
         if column not in table.columns:
             raise UserError(f"{file}: has no column {column!r} of task {name!r}")
     rows = list(zip(*(map(str, table.columns[column]) for column in columns), strict=True))
-    answer = {key: value for key in ANSWER if (value := getattr(known, key)) is not None}
-    task = Task(**answer, text=text)
+    task = _taken(known, ANSWER, text=text)
     labelled = bool(labels)
     if not labelled:
-        said = answered(model, theirs, rows)
-        best = [(known.labels or ())[i] for i in said.argmax(1).tolist()] if known.labels else None
-        labels = best if best is not None else said[:, 0].tolist()
+        labels = _own_labels(known, answered(model, theirs, rows))
+        if task.scale is not None:  # which fits no texts yet where the model's range is not known
+            task = label_cells(task).found(name, labels, None)
     numbers = list(range(len(rows)))
     table_rows = Rows(list(rows), labels, [str(n) for n in numbers], file, numbers)
-    learned, judged = split_off(table_rows, lambda label: label if task.labels else 0)
+    by_class = task.kind in ("classify", "ordinal")
+    learned, judged = split_off(table_rows, lambda label: label if by_class else 0)
     files = {}
     for split, chosen in (("train", learned), ("dev", judged)):
         files[split] = str((folder / f"{name}-{split}.jsonl").absolute())
@@ -151,6 +153,20 @@ def _with_texts(
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(files[split]), "".join(f"{json.dumps(line)}\n" for line in lines))
     return Donor(name, source, model, theirs, task.model_copy(update=files), labelled)
+
+
+def _own_labels(task: Task, soft: Tensor) -> list[Any]:
+    """A model's answers as the cells of a file have them."""
+    said, names = decided(task, soft).tolist(), task.labels or ()
+    match task.kind:
+        case "classify" | "ordinal":
+            return [names[place] for place in said]
+        case "multilabel":
+            return [[n for n, holds in zip(names, row, strict=True) if holds] for row in said]
+        case "regress" | "tag":
+            return list(said)
+        case _:
+            assert_never(task.kind)
 
 
 def _text_columns(file: str) -> tuple[str, ...]:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-
 from bough.data.dataset import Data
 from bough.data.tokens import text_of
 from bough.formatting import number, seconds, size
@@ -18,6 +16,7 @@ from bough.runs.predictions import Answers
 from bough.runs.run_dir import Run
 from bough.scoring import statistics
 from bough.scoring.pseudo_values import pseudo_values
+from bough.training.teachers.soft_answers import decided
 
 ASKED = 40  # texts of each form by which time is measured
 
@@ -66,10 +65,10 @@ def changes(found: Sequence[Donor], run: Run) -> list[Change]:
         ours = Answers.read(run, donor.name, "dev", recipe.tasks[donor.name].kind)
         task = data.tasks[donor.name]
         theirs = donor.answers(data.rows[donor.name]["dev"].texts)
-        said = theirs.argmax(1).numpy() if task.labels else theirs[:, 0].numpy()
+        shares = theirs.numpy() if task.labels else None
         metric, classes = task.metric_name, len(task.labels or ())
-        before, base = pseudo_values(metric, np.asarray(said), ours.truth, classes)
-        _, mine = pseudo_values(metric, ours.said, ours.truth, classes)
+        before, base = pseudo_values(metric, decided(task, theirs), ours.truth, classes, shares)
+        _, mine = pseudo_values(metric, *ours.judged)
         apart = statistics.difference([mine[None]], [0], [base[None]], [0])
         agree = not donor.labelled
         out.append(Change(donor.name, metric, before, apart.value, apart.half(), agree))

@@ -104,6 +104,9 @@ def test_mistakes(tmp_path: Path) -> None:
         ask("d", TASKS["a"], TEXTS, model=folder)
     with pytest.raises(UserError, match="judges pairs, and the task one text"):
         ask("c", TASKS["a"], TEXTS, model=folder)
+    several = tiny.task(kind="multilabel")
+    with pytest.raises(UserError, match="gives a text one answer, and the task any number of"):
+        ask("a", several, TEXTS, model=folder)
     with pytest.raises(UserError, match="no such run or model folder"):
         ask("a", TASKS["a"], TEXTS, model=str(tmp_path / "none"))
 

@@ -23,8 +23,8 @@ from tests.reference import MODELS, keep
 LABELS = {0: "bad", 1: "good", 2: "NEUTRAL"}
 
 
-def classifier(family: str, folder: Path, numbers: bool) -> Path:
-    """A small random one, as transformers writes it."""
+def classifier(family: str, folder: Path, numbers: bool, bias: float = 0.0) -> Path:
+    """A small random one, as transformers writes it; `bias` is added to BERT's output."""
     torch.manual_seed(1)
     more = {"num_labels": 1} if numbers else {"id2label": LABELS}
     config = transformers.AutoConfig.for_model(family, **MODELS[family][1], **more)
@@ -33,6 +33,8 @@ def classifier(family: str, folder: Path, numbers: bool) -> Path:
         for parameter in model.parameters():
             if parameter.ndim == 1:
                 parameter.add_(torch.randn(parameter.shape) * 0.3)
+        if bias:
+            model.classifier.bias.add_(bias)
     return keep(model, folder)
 
 
@@ -58,6 +60,29 @@ def test_numbers(family: str, tmp_path: Path) -> None:
     model = open_classifier(folder, asking, (-20.0, 30.0))
     theirs = plain_transformers(folder, asking)
     torch.testing.assert_close(answered(model, NAME, texts(asking)), theirs, atol=1e-3, rtol=0)
+
+
+def test_numbers_whose_range_nobody_knows(tmp_path: Path) -> None:
+    folder = classifier("bert", tmp_path / "m", numbers=True, bias=3.0)
+    asking = tiny.task(joint=True, number=True, range=None)
+    model = open_classifier(folder, asking, None)
+    theirs = plain_transformers(folder, asking)
+    assert float(theirs.max()) > 1
+    torch.testing.assert_close(answered(model, NAME, texts(asking)), theirs, atol=CLOSE, rtol=0)
+
+
+@pytest.mark.parametrize("family", CLASSIFIERS)
+def test_labels(family: str, tmp_path: Path) -> None:
+    folder = classifier(family, tmp_path / "m", numbers=False)
+    config = json.loads((folder / "config.json").read_text())
+    problem = {"problem_type": "multi_label_classification"}
+    (folder / "config.json").write_text(json.dumps(config | problem))
+    model = open_classifier(folder, tiny.task(), None)
+    assert model.tasks[NAME].kind == "multilabel"
+    theirs = plain_transformers(folder, tiny.task()).sigmoid()
+    torch.testing.assert_close(
+        answered(model, NAME, texts(tiny.task())), theirs, atol=CLOSE, rtol=0
+    )
 
 
 def plain_transformers(folder: Path, task: Task) -> torch.Tensor:
@@ -106,7 +131,6 @@ def test_mistakes(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=said):
             open_classifier(folder, tiny.task(), None)
 
-    refused("several classes at once", problem_type="multi_label_classification")
     refused("do not fit", id2label={"0": "a", "1": "b"})
     refused("'classifier.dense.weight': it is no sequence classifier", model_type="roberta")
     refused("cannot run an encoder of type 'gpt2'", model_type="gpt2")

@@ -25,7 +25,8 @@ from bough.training.objective.agreement import soft_answers
 from bough.training.teachers.sequence_classifier import NAME, is_classifier, open_classifier
 from bough.training.teachers.soft_answers import SoftAnswers
 
-VERSION = 2  # of what the answers are: part of every key
+VERSION = 3  # of what the answers are: part of every key
+_FORMS = ("one answer", "any number of labels")
 MATTERS = (".json", ".safetensors", ".onnx", ".bin")  # files of a model that its answers rest on
 
 
@@ -42,7 +43,8 @@ def model_answers(
     folder = teacher_folder(teacher.model)
     foreign = is_classifier(folder)
     ends = (teacher.range or task.range) if foreign else None
-    asked = [VERSION, None if foreign else teacher.task or name, task.paired, ends]
+    several = task.kind == "multilabel"
+    asked = [VERSION, None if foreign else teacher.task or name, task.paired, several, ends]
     key = _key(folder, asked, texts)
     cache = DiskCache(cache_folder())
     kept = cache.read(key, mapped=False)
@@ -107,6 +109,9 @@ def _check(name: str, task: Task, teacher: Teacher, model: Model, theirs: str) -
     if model.tasks[theirs].paired != task.paired:
         forms = ("pairs", "one text") if task.paired else ("one text", "pairs")
         raise UserError(f"{where} judges {forms[1]}, and the task {forms[0]}")
+    forms = tuple(_FORMS[t.kind == "multilabel"] for t in (task, model.tasks[theirs]))
+    if forms[0] != forms[1]:
+        raise UserError(f"{where} gives a text {forms[1]}, and the task {forms[0]}")
 
 
 def answered(model: Model, task: str, texts: Sequence[tuple[str, ...]]) -> Tensor:

@@ -29,6 +29,7 @@ from bough.recipe.tasks import Task
 
 NAME = "task"  # what the one task is called
 CARRIED = "bough"  # the model_type of a folder that has bough's own code
+SEVERAL = "multi_label_classification"  # what transformers calls several labels at once
 
 
 class GeluLayer(nn.Module):
@@ -60,15 +61,18 @@ def open_classifier(
 ) -> MultiTaskModel:
     """The model, its one task called NAME, on texts of the form that `asking` has.
 
-    `range_` has the lowest and the highest number of one that answers with numbers.
+    `range_` has the lowest and the highest number of one that answers with numbers; where nobody
+    knows them, it may answer any.
     """
     config = _config(folder)
     labels = _labels(config, folder)
     settings: dict[str, Any] = {"text": asking.text}
     if labels is None:
         written = config.get("label_range")  # by `bough export`
-        ends = range_ or (tuple(written) if written else asking.range or (0.0, 1.0))
-        settings |= {"kind": "regress", "range": ends}
+        ends = range_ or (tuple(written) if written else asking.range)
+        settings |= {"kind": "regress", "range": ends, "scale": None if ends else (0.0, 1.0)}
+    elif config.get("problem_type") == SEVERAL:
+        settings |= {"kind": "multilabel", "labels": labels}
     else:
         settings |= {"kind": "classify", "labels": labels, "loss": "ce"}
     if config["model_type"] == CARRIED:
@@ -78,13 +82,10 @@ def open_classifier(
 
 def _labels(config: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:
     """The classes in order; None where the answer is a number."""
-    problem = config.get("problem_type")
-    if problem == "multi_label_classification":
-        raise UserError(f"{folder}: answers several classes at once, which no task here does")
     named = config.get("id2label")
     if not isinstance(named, Mapping):
         named = {i: f"LABEL_{i}" for i in range(2)}  # as transformers has it
-    if problem == "regression" or len(named) == 1:
+    if config.get("problem_type") == "regression" or len(named) == 1:
         return None
     try:
         return tuple(class_name(named[key]) for key in sorted(named, key=int))
@@ -155,12 +156,12 @@ def _carried(folder: Path, config: Mapping[str, Any], settings: dict[str, Any]) 
     pooling = "mean" if path["pooling"] == "mean" else "pooler" if "pooler" in kinds else "cls"
     settings |= {
         "pooling": pooling, "norm": head["norm"], "project": head["project"],
-        "temperature": head["temperature"] if settings["kind"] == "classify" else None,
+        "temperature": None if settings["kind"] == "regress" else head["temperature"],
     }  # fmt: skip
     if settings["kind"] == "classify":
         settings["loss"] = head["form"]
-    else:
-        settings["range"] = tuple(head["range"])
+    elif settings["kind"] == "regress":  # as shares of these; one without a range may leave them
+        settings["range" if config.get("label_range") else "scale"] = tuple(head["range"])
     if head["hidden"]:
         settings |= {"head": "mlp", "depth": len(head["hidden"]) + 1, "width": head["hidden"][0]}
     known = {field.name for field in fields(Shape)}  # beside what its code wants to know

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bough.errors import UserError
@@ -39,6 +40,23 @@ def matched(name: str, task: Task, teacher: Teacher, said: SoftAnswers) -> Tenso
         )
     values = low + (said.values - first) / (last - first) * (high - low)
     return values if task.range is None else values.clamp(low, high)
+
+
+def decided(task: Task, soft: Tensor) -> NDArray[Any]:
+    """What such answers come to, in the task's own form: the likeliest class, every label that is
+    likelier than not, or the number."""
+    match task.kind:
+        case "classify" | "ordinal":
+            said = soft.argmax(1)
+        case "multilabel":
+            said = (soft > 0.5).long()
+        case "regress":
+            said = soft[:, 0]
+        case "tag":
+            raise ValueError("a tag task answers word by word, which no teacher does")
+        case _:
+            assert_never(task.kind)
+    return said.numpy()
 
 
 def _renaming(where: str, task: Task, teacher: Teacher, theirs: tuple[str, ...]) -> Tensor:
