@@ -73,6 +73,18 @@ def test_each_variant_has_its_own_looks(growing: Path) -> None:
     assert difference(comparison, "split@3").looks == 1
 
 
+@pytest.mark.parametrize("grown", ["full", "separate"])
+def test_seeds_of_one_side_are_a_further_look(growing: Path, grown: str) -> None:
+    compare(growing)
+    grow(growing, 3, 5, grown)
+    assert difference(compare(growing)).looks == 2
+    grow(growing, 5, 6, grown)
+    more = compare(growing)
+    assert difference(more).looks == 3
+    (note,) = (note for note in more.notes if "look" in note)
+    assert f"and with {'5 seeds against 3' if grown == 'full' else '3 seeds against 5'} on" in note
+
+
 def test_an_anecdote_is_no_look(tmp_path: Path) -> None:
     simulated.data(tmp_path / "data", 40)
     (tmp_path / "survey.yaml").write_text("seeds: [0, 1, 2]\n")

@@ -20,6 +20,7 @@ from bough.formatting import and_then
 from bough.runs.run_dir import Run
 
 FILE = "looks.jsonl"
+Seeds = tuple[int, int]  # of the variant and of the base: a look is another if either has grown
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,12 @@ class Look:
     date: str
     runs: frozenset[Path]
 
-    def seeds(self, variant: Variant, base: Variant) -> int:
-        """How many this look had of the two, on the side that had fewer."""
-        return min(sum(r.folder.resolve() in self.runs for r in v.runs) for v in (variant, base))
+    def seeds(self, variant: Variant, base: Variant) -> Seeds:
+        """How many this look had of the two."""
+        own, other = (
+            sum(run.folder.resolve() in self.runs for run in v.runs) for v in (variant, base)
+        )
+        return own, other
 
 
 def earlier(paths: Iterable[str], split: str) -> list[Look]:
@@ -44,23 +48,28 @@ def count(
 ) -> tuple[dict[str, int], list[str]]:
     """The looks at each variant, this one included, and a word on them where there are several."""
     looks: dict[str, int] = {}
-    dates: dict[int, str] = {}  # of seeds
+    dates: dict[Seeds, str] = {}
     for v in variants:
-        now = min(len(v.seeds), len(base.seeds))
+        now = (len(v.seeds), len(base.seeds))
         then = {look.seeds(v, base): look.date for look in reversed(before)}
-        other = {many: date for many, date in then.items() if many >= FEW and many != now}
+        other = {many: date for many, date in then.items() if min(many) >= FEW and many != now}
         looks[v.label] = len(other) + 1
         dates |= other
     return looks, [_note(looks, dates)] if dates else []
 
 
-def _note(looks: Mapping[str, int], dates: Mapping[int, str]) -> str:
+def _note(looks: Mapping[str, int], dates: Mapping[Seeds, str]) -> str:
     most = max(looks.values())
-    before = and_then([f"with {many} seeds on {date}" for many, date in sorted(dates.items())])
+    before = and_then([f"with {_told(many)} on {date}" for many, date in sorted(dates.items())])
     return (
         f"look {most} at a survey that grew: it was compared {before}; seeds added until "
         f"something shows would show too much, so p is raised {look_factor(most)}-fold"
     )
+
+
+def _told(seeds: Seeds) -> str:
+    own, other = seeds
+    return f"{own} seeds" if own == other else f"{own} seeds against {other}"
 
 
 def remember(paths: Iterable[str], runs: Sequence[Run], split: str) -> None:
