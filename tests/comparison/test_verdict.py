@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from bough.comparison.compare import Comparison, compare
 from bough.comparison.scores import MARGIN, Difference
 from bough.comparison.verdict import verdict
 from bough.formatting import number
+from bough.runs.run_dir import Run
 from tests import simulated
 
 
@@ -53,6 +57,29 @@ def test_no_loss_is_said_only_where_a_large_one_is_ruled_out(comparison: Compari
     assert "loses at most" in headline(comparison, sst=(1e-4 - edge, 0.1))
     assert "cannot be ruled out" in headline(comparison, sst=(-edge, 0.1))
     assert "loses at most" not in headline(comparison, normalised=(-0.03, 0.1))
+
+
+def several(comparison: Comparison, **apart: Difference) -> Comparison:
+    """With these variants in place of full, apart from the baseline by so much in every column."""
+    base, full = comparison.baseline, comparison.others[0]
+    made = [replace(full, label=label) for label in apart]
+    scores = {base.label: comparison.scores[base.label]}
+    for label, d in apart.items():
+        scores[label] = {n: replace(s, difference=d) for n, s in comparison.scores["full"].items()}
+    return replace(comparison, variants=(*made, base), scores=scores)
+
+
+def test_the_best_is_one_that_is_shown_to_gain(comparison: Comparison) -> None:
+    """One that looks better, and may be so by chance, does not hide it."""
+    vague = Difference(0.05, (-0.01, 0.11), 0.06, 0.1, 3, holm=0.2, bh=0.2)
+    sure = Difference(0.03, (0.02, 0.04), 0.01, 0.001, 3, holm=0.002, bh=0.002)
+    small = replace(sure, value=0.02, interval=(0.01, 0.03))
+    said = verdict(several(comparison, a=vague, b=sure))
+    assert said.headline.startswith("b is the only variant that is shown to gain: normalised score")
+    assert ", .030 ± .010 above separate" in said.headline
+    more = verdict(several(comparison, a=vague, b=small, c=sure)).headline
+    assert more.startswith("c gains most of those that are shown to gain: normalised score .")
+    assert verdict(several(comparison, b=sure)).headline.startswith("b is best: ")
 
 
 def test_a_loss_that_is_there_is_not_called_possible(comparison: Comparison) -> None:
@@ -183,6 +210,31 @@ def test_what_would_show_alone_is_told(comparison: Comparison) -> None:
         "sst: no difference from separate that 3 seeds can show (full +.030 ± .020; asked for "
         "alone, full would show)."
     )
+
+
+def paced(comparison: Comparison, folder: Path, **paces: Sequence[float]) -> str:
+    """What is told of the costs where the runs' steps took so long."""
+    variants = []
+    for v in comparison.variants:
+        runs = []
+        for run, pace in zip(v.runs, paces[v.label], strict=False):
+            shutil.copytree(run.folder, folder / run.name)
+            runs.append(Run(folder / run.name))
+            file = folder / run.name / "cost.json"
+            file.write_text(json.dumps(run.cost | {"step_seconds": pace}))
+        variants.append(replace(v, runs=tuple(runs)))
+    base = next(v for v in variants if v.label == "separate")
+    made = replace(comparison, variants=tuple(variants), baseline=base)
+    return " ".join(verdict(made).costs)
+
+
+def test_a_step_time_is_told_where_all_runs_agree(comparison: Comparison, tmp_path: Path) -> None:
+    apart = paced(comparison, tmp_path / "a", full=(1.0, 1.1, 1.4), separate=(1.5, 1.6, 4.2))
+    assert "step time −52 %" in apart
+    mixed = paced(comparison, tmp_path / "b", full=(1.0, 1.1, 1.7), separate=(1.5, 1.6, 4.2))
+    assert "step time" not in mixed
+    assert "memory to serve" in mixed
+    assert "step time" not in paced(comparison, tmp_path / "c", full=(1.0,), separate=(1.5, 1.6))
 
 
 def test_what_cannot_be_seen_is_told_by_the_widest_interval(make: simulated.Make) -> None:
