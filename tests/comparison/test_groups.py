@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -88,9 +89,12 @@ def test_tasks_that_only_some_runs_have(make: simulated.Make) -> None:
     one = comparison.scores["tasks=sst+sts"]
     assert set(one) == {"sst"}
     assert one["sst"].difference is not None
-    assert verdict(comparison).tasks["sst"].startswith("sst: ")
     assert "task by task" in verdict(comparison).headline
     assert "| tasks=sst+sts | 1 |" in tables.markdown(comparison)
+    assert verdict(comparison).tasks["sst"].startswith("Anecdote (one seed): sst: ")
+    runs += [make("c", "full", 1), make("d", "full", 1, tasks=("sst", "sts"))]
+    two = verdict(compare(runs, tasks=["sst", "quora"], baseline="tasks=sst+quora+sts"))
+    assert two.tasks["sst"].startswith("Anecdote (2 seeds): sst")
 
 
 def test_tasks_that_only_help_do_not_count(make: simulated.Make) -> None:
@@ -185,6 +189,37 @@ def test_a_learning_curve_can_be_compared(make: simulated.Make, tmp_path: Path) 
     file.write_text(file.read_text().replace("tree", "bush"))
     late = make("c", "separate", **{"tasks.sst.limit.train": 10})
     assert "different train rows for task 'sst'" in simulated.refused([*runs, late])
+
+
+def known(run: Path, **digests: object) -> Path:
+    """The run, with what it knows its encoder and teachers by."""
+    file = run / "environment.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | digests))
+    return run
+
+
+def test_other_weights_by_the_same_name_are_refused(make: simulated.Make) -> None:
+    first, same = (
+        known(make(n, seed=s), encoder="a", tokenizer="t") for n, s in (("a", 0), ("b", 1))
+    )
+    before = make("c", seed=2)  # has no digests
+    assert [v.seeds for v in compare([before, first, same]).variants] == [(0, 1, 2)]
+    weights = known(make("d", seed=3), encoder="b", tokenizer="t")
+    said = simulated.refused([before, first, weights])
+    assert said.startswith(f"{weights} learned from other weights of encoder 'minilm' than {first}")
+    tokens = known(make("e", seed=4), encoder="a", tokenizer="u")
+    assert "another tokenizer of encoder 'minilm'" in simulated.refused([first, tokens])
+    named = known(make("f", seed=5, encoder="another"), encoder="c", tokenizer="v")
+    assert len(compare([first, named]).variants) == 2
+
+
+def test_other_teachers_by_the_same_name_are_refused(make: simulated.Make) -> None:
+    taught = {"tasks.sst.teacher": "runs/large"}
+    first = known(make("a", **taught), teachers={"sst": "a"})
+    other = known(make("b", seed=1, **taught), teachers={"sst": "b"})
+    assert "other answers of the teachers of task 'sst'" in simulated.refused([first, other])
+    named = known(make("c", **{"tasks.sst.teacher": "runs/larger"}), teachers={"sst": "b"})
+    assert len(compare([first, named, make("d", seed=2, **taught)]).variants) == 2
 
 
 def test_another_metric_is_another_task(make: simulated.Make) -> None:

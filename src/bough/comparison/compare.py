@@ -85,8 +85,8 @@ class Comparison:
     def relative(self, variant: Variant, form: str) -> float | None:
         """Score x (base time / time) x (base memory / memory), as printed or steady.
 
-        *printed* takes the whole run's clock and the checkpoint with its optimiser; *steady* the
-        median step and the bytes that serving needs, which do not hang on what else ran.
+        *printed* takes the time of all steps and the checkpoint with its optimiser; *steady* the
+        median step and the bytes that serving needs, which hang less on what else ran.
         """
         time, memory = {
             "printed": ("training_seconds", "bytes_with_optimiser"),
@@ -158,6 +158,7 @@ def compare(
     chosen, helping = groups.common_tasks(runs, recipes, tasks)
     runs, recipes, without = groups.having(runs, recipes, chosen)
     groups.check_rows(runs, recipes, chosen, split)
+    groups.check_sources(runs, recipes)
     variants, duplicates = groups.group(runs, recipes)
     answers = {
         (v.label, name): tuple(Answers.read(run, name, split, chosen[name].kind) for run in v.runs)

@@ -197,9 +197,7 @@ def check_rows(
             if split not in splits:
                 known = listed(list(splits)) or "none"
                 raise UserError(f"{run.folder}: task {name!r} has no {split} rows; it has {known}")
-            task = recipe.tasks[name]
-            source = repr((_from_run(run, task.train), task.limit.train, recipe.rows))
-            for part, key in ((split, ""), ("train", source)):
+            for part, key in ((split, ""), ("train", _train_source(run, recipe, name))):
                 digest = splits.get(part, {}).get("sha256", "")
                 expected, other = first.setdefault((name, part, key), (digest, run))
                 if digest != expected:
@@ -207,6 +205,38 @@ def check_rows(
                         f"{run.folder} and {other.folder} have different {part} rows for task "
                         f"{name!r}; only runs on the same data can be compared"
                     )
+
+
+def check_sources(runs: Sequence[Run], recipes: Sequence[Recipe]) -> None:
+    """Who names the same encoder began with the same weights, and who names the same teachers was
+    taught the same. Runs of before have no digests of them."""
+    first: dict[tuple[str, str], tuple[Any, Run]] = {}
+    for run, recipe in zip(runs, recipes, strict=True):
+        known, encoder = run.environment, recipe.encoder
+        found = [
+            (f"other weights of encoder {encoder!r}", "", known.get("encoder")),
+            (f"another tokenizer of encoder {encoder!r}", "", known.get("tokenizer")),
+        ]
+        taught = known.get("teachers")
+        for name, task in recipe.tasks.items():
+            digest = taught.get(name) if isinstance(taught, dict) else None
+            key = repr((task.teacher, task.unlabelled, _train_source(run, recipe, name)))
+            found.append((f"other answers of the teachers of task {name!r}", key, digest))
+        for what, key, digest in found:
+            if digest is None:
+                continue
+            expected, other = first.setdefault((what, key), (digest, run))
+            if digest != expected:
+                raise UserError(
+                    f"{run.folder} learned from {what} than {other.folder}, by the same name; "
+                    "compare runs that learned from the same, or train one of them anew"
+                )
+
+
+def _train_source(run: Run, recipe: Recipe, task: str) -> str:
+    """What the recipe says of a task's train rows."""
+    given = recipe.tasks[task]
+    return repr((_from_run(run, given.train), given.limit.train, recipe.rows))
 
 
 def _from_run(run: Run, value: Any) -> Any:
