@@ -7,7 +7,7 @@ import torch
 
 from bough.errors import UserError
 from bough.recipe.teacher import Teacher
-from bough.training.teachers.soft_answers import SoftAnswers, matched
+from bough.training.teachers.soft_answers import SoftAnswers, decided, matched
 from tests import tiny
 
 TASK = tiny.task(labels=("bad", "fair", "good"))
@@ -63,3 +63,18 @@ def test_classes_are_no_numbers() -> None:
     broken = SoftAnswers(torch.full((1, 3), torch.nan), TASK.labels)
     with pytest.raises(UserError, match="is no number"):
         matched("t", TASK, Teacher(model="m"), broken)
+
+
+def test_of_several_labels_that_are_one_the_likeliest_counts() -> None:
+    task = tiny.task(kind="multilabel", labels=("a", "b"))
+    teacher = Teacher(model="m", labels={"x": "a", "y": "a", "z": "b"})
+    said = SoftAnswers(torch.tensor([[0.9, 0.8, 0.3]]), ("x", "y", "z"))
+    torch.testing.assert_close(matched("t", task, teacher, said), torch.tensor([[0.9, 0.3]]))
+
+
+def test_what_soft_answers_come_to() -> None:
+    shares = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.1, 0.9]])
+    assert decided(tiny.task(), shares).tolist() == [1, 2]
+    several = tiny.task(kind="multilabel")
+    assert decided(several, shares).tolist() == [[0, 0, 0], [1, 0, 1]]
+    assert decided(tiny.task(number=True), shares[:, :1]).tolist() == pytest.approx([0.2, 0.6])

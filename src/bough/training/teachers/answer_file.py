@@ -18,7 +18,7 @@ from bough.errors import UserError, listed, shorten
 from bough.recipe.labels import class_name, number
 from bough.recipe.tasks import Task
 from bough.recipe.teacher import Teacher
-from bough.training.teachers.soft_answers import SoftAnswers
+from bough.training.teachers.soft_answers import SoftAnswers, other_classes
 
 VALUE = "value"
 
@@ -28,9 +28,13 @@ def read_answers(name: str, task: Task, teacher: Teacher, texts: Sequence[tuple[
     """The file's answers to these texts, each of which must be there."""
     assert teacher.answers is not None
     theirs = list(teacher.labels or task.labels or ())
-    column = teacher.task or name
-    wanted = Wanted((*task.columns, *map(_column, theirs), VALUE, column), "", False)
-    table = open_table(teacher.answers, wanted, root, f"the teacher of {name}")
+    column, source = teacher.task or name, teacher.answers
+
+    def opened(classes: Sequence[str]) -> Table:
+        wanted = Wanted((*task.columns, *map(_column, classes), VALUE, column), "", False)
+        return open_table(source, wanted, root, f"the teacher of {name}")
+
+    table = opened(theirs)
     for text in task.columns:
         if text not in table.names:
             raise UserError(
@@ -38,9 +42,17 @@ def read_answers(name: str, task: Task, teacher: Teacher, texts: Sequence[tuple[
                 f"are kept by --keep {text}"
             )
     labels = _labels(task, table, column)
-    if labels is not None and not set(theirs) <= set(labels):
-        return SoftAnswers(torch.zeros(0, len(labels)), labels)  # which is refused as such
-    found = dict(_rows(task, table, column, labels and theirs))
+    called = None
+    if labels is not None:
+        where = f"task {name!r}: its teacher {teacher.source}"
+        if task.labels is None:
+            raise UserError(f"{where} answers with classes, and the task with a number")
+        called = [label for own in theirs if (label := _written(own, theirs, labels)) is not None]
+        if len(called) < len(theirs):
+            raise other_classes(where, labels, theirs)
+        if called != theirs:
+            table = opened(called)  # only now is it known what its columns are called
+    found = dict(_rows(task, table, column, called))
     missing = [text for text in texts if text not in found]
     if missing:
         raise UserError(
@@ -49,6 +61,14 @@ def read_answers(name: str, task: Task, teacher: Teacher, texts: Sequence[tuple[
         )
     shares = torch.tensor([found[text] for text in texts])
     return SoftAnswers(shares, None if labels is None else tuple(theirs), task.range)
+
+
+def _written(label: str, theirs: Sequence[str], labels: Sequence[str]) -> str | None:
+    """How the file writes this class: just so, or in another case that is no other class's."""
+    if label in labels:
+        return label
+    same = [[n for n in names if n.casefold() == label.casefold()] for names in (theirs, labels)]
+    return same[1][0] if len(same[0]) == len(same[1]) == 1 else None
 
 
 def _column(label: str) -> str:
@@ -90,8 +110,11 @@ def _rows(
         if len(answer) < len(numbers):
             wrong = cells[numbers.index(None)]
             raise UserError(f"{place}: the answer holds {shorten(wrong)}; expected numbers")
-        if labels and (min(answer) < 0 or not 0.98 <= sum(answer) <= 1.02):
+        several = task.kind == "multilabel"
+        outside = labels and (min(answer) < 0 or max(answer) > 1.02)
+        if outside or (labels and not several and not 0.98 <= sum(answer) <= 1.02):
+            expected = "each from 0 to 1" if several else "such as sum to 1"
             raise UserError(
-                f"{place}: the probabilities are {shorten(answer)}; expected such as sum to 1"
+                f"{place}: the probabilities are {shorten(answer)}; expected {expected}"
             )
         yield tuple(str(column[at]).strip() for column in texts), answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple, assert_never
 
 import torch
@@ -31,7 +32,10 @@ def matched(name: str, task: Task, teacher: Teacher, said: SoftAnswers) -> Tenso
     if not bool(torch.isfinite(said.values).all()):
         raise UserError(f"{where} answers what is no number; train it anew")
     if said.labels is not None:
-        return said.values @ _renaming(where, task, teacher, said.labels)
+        renaming = _renaming(where, task, teacher, said.labels)
+        if task.kind == "multilabel":  # chances that do not exclude each other have no sum
+            return (said.values[:, :, None] * renaming).amax(1)
+        return said.values @ renaming
     (low, high), (first, last) = task.ends, teacher.range or said.range or task.ends
     if teacher.range is None and (first, last) != (low, high):
         raise UserError(
@@ -59,6 +63,14 @@ def decided(task: Task, soft: Tensor) -> NDArray[Any]:
     return said.numpy()
 
 
+def other_classes(where: str, theirs: Sequence[str], ours: Sequence[str]) -> UserError:
+    """What a teacher is refused with whose classes are not the task's."""
+    advice = "give the teacher `labels: {theirs: ours}` for each of its classes"
+    return UserError(
+        f"{where} has the classes {', '.join(theirs)}, and the task {', '.join(ours)}; {advice}"
+    )
+
+
 def _renaming(where: str, task: Task, teacher: Teacher, theirs: tuple[str, ...]) -> Tensor:
     """[theirs, ours]: 1 where both are the same class; several of theirs may be one of ours."""
     ours = task.labels or ()
@@ -70,8 +82,5 @@ def _renaming(where: str, task: Task, teacher: Teacher, theirs: tuple[str, ...])
         given |= {label: label for label in ours}
     names = [given.get(label) for label in theirs]
     if set(names) != set(ours):
-        advice = "give the teacher `labels: {theirs: ours}` for each of its classes"
-        raise UserError(
-            f"{where} has the classes {', '.join(theirs)}, and the task {', '.join(ours)}; {advice}"
-        )
+        raise other_classes(where, theirs, ours)
     return torch.tensor([[float(name == label) for label in ours] for name in names])
