@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,13 +21,21 @@ def main(parsable: str, script: str) -> None:
     assert parsable == "--parsable"
     lines = Path(script).read_text().splitlines()
     assert lines[0].startswith("#!")
-    options = dict(re.findall(r"^#SBATCH --([\w-]+)=?(.*)$", "\n".join(lines), re.MULTILINE))
+    options: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("#SBATCH"):
+            assert not re.search(r"(?<!\\)#", line[1:]), "sbatch takes the rest for a comment"
+            for word in shlex.split(line.replace("\\#", "#"))[1:]:
+                if not word.startswith("--"):
+                    sys.exit(f"sbatch: error: Unable to open file {word}")
+                name, _, value = word.removeprefix("--").partition("=")
+                options[name] = value
     if unknown := options.keys() - KNOWN:
         sys.exit(f"sbatch: error: unrecognized option '--{unknown.pop()}'")
     match = re.fullmatch(r"0-(\d+)(%\d+)?", options["array"])
     assert match is not None
     for number in range(int(match[1]) + 1):
-        output = options["output"].replace("%A", "7").replace("%a", str(number))
+        output = _filled(options["output"], {"%%": "%", "%A": "7", "%a": str(number)})
         with open(output, "a") as log:
             task = subprocess.Popen(
                 ["/bin/sh", script], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -40,6 +49,10 @@ def main(parsable: str, script: str) -> None:
                 task.send_signal(signal.SIGKILL)
             task.wait()
     print("7;cluster")
+
+
+def _filled(pattern: str, fields: dict[str, str]) -> str:
+    return re.sub("%.", lambda field: fields[field[0]], pattern)
 
 
 if __name__ == "__main__":

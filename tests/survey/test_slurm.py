@@ -27,15 +27,19 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pretended: None) -> 
 def test_runs_of_an_array_of_which_a_task_is_killed(
     base: Any, tmp_path: Path, sbatch: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = {"vary": {"training.lr": [1e-3, 1e-6, 666]}, "seeds": 1}
+    # The killed one last: what it had begun goes on for a while, and is looked at at once.
+    asked = {"vary": {"training.lr": [1e-3, 666, 1e-6]}, "seeds": 1}
     file = files.written(tmp_path, recipe=base, **asked)
-    out, here = tmp_path / "a survey", tmp_path / "here"
-    monkeypatch.setenv("KILL", "2")
+    out, here = tmp_path / 'a "50%" survey #1', tmp_path / "here"
+    monkeypatch.setenv("KILL", "3")
     assert submit(*prepare(file, out, workers=2), workers=2).startswith(
         "3 runs submitted as job 7\n"
     )
     assert files.starts(out) == {"lr=0.001-s0": 1, "lr=1e-06-s0": 1, "lr=666-s0": 1}
     assert not (out / "runs" / "lr=1e-06-s0" / "scores.json").exists()
+    assert sorted(file.name for file in (out / "slurm").glob("7-*")) == [
+        f"7-{number}.txt" for number in range(3)
+    ]
     monkeypatch.delenv("KILL")
     assert submit(*prepare(out)).startswith("1 runs submitted as job 7\n")
     starts = files.starts(out)
@@ -59,6 +63,21 @@ def test_a_search_is_an_array_of_processes_that_search(
     told = submit(*prepare(file, tmp_path / "out", workers=2), workers=2)
     assert told.startswith("a search by 2 processes submitted")
     assert set(files.starts(tmp_path / "out").values()) == {1}
+
+
+def test_failed_trials_of_a_search_are_tried_again_by_one_of_its_processes(
+    base: Any, tmp_path: Path, sbatch: None
+) -> None:
+    file = files.written(
+        tmp_path, recipe=base, search={"space": {"training.lr": [666]}, "trials": 1}
+    )
+    out = tmp_path / "out"
+    submit(*prepare(file, out))
+    assert files.starts(out) == {"t0-s0": 1}
+    submit(*prepare(out), workers=2, retry=True)
+    assert files.starts(out) == {"t0-s0": 2}
+    with pytest.raises(UserError, match="--only names cells, and a search finds its own"):
+        submit(*prepare(out), only=["t0"])
 
 
 def test_without_slurm(base: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ writes its checkpoint.
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,16 +28,22 @@ PYTHON = (sys.executable, "-P", "-m")
 
 
 def submit(
-    folder: SurveyDir, survey: Survey, specs: Sequence[RunSpec], workers: int | None, keep: Keep
+    folder: SurveyDir,
+    survey: Survey,
+    specs: Sequence[RunSpec],
+    workers: int | None,
+    keep: Keep,
+    retry: bool = False,
 ) -> str:
     """Hand the runs to sbatch, at most `workers` at a time; of a search, so many processes that
-    search. The job's number."""
+    search, after `retry` the failed trials again. The job's number."""
     if shutil.which("sbatch") is None:
         raise UserError("--slurm needs sbatch; ask where Slurm's commands are")
     path = str(folder.path.resolve())
     if survey.search is not None:
         one = [*PYTHON, "bough", "survey", path, "--keep", keep]
-        commands = [one] * (workers or 1)
+        # One alone: a second would queue what has failed since the first began.
+        commands = [[*one, *(["--retry"] if retry else [])], *[one] * ((workers or 1) - 1)]
         most = ""
     else:
         for spec in specs:
@@ -46,11 +53,11 @@ def submit(
     base = survey.base
     logs = folder.path.resolve() / "slurm"
     logs.mkdir(exist_ok=True)
-    options = {
+    options: dict[str, object] = {
         "job-name": folder.path.name,
         "array": f"0-{len(commands) - 1}{most}",
         "cpus-per-task": base.threads or 1,
-        "output": logs / "%A-%a.txt",
+        "output": f"{str(logs).replace('%', '%%')}/%A-%a.txt",  # where % begins a field
         "open-mode": "append",
         "signal": f"B:TERM@{WARNED}",
     }
@@ -58,7 +65,7 @@ def submit(
         options["gpus-per-task"] = 1
     lines = [
         "#!/bin/sh",
-        *(f"#SBATCH --{name}={value}" for name, value in options.items()),
+        *(f"#SBATCH --{name}={_quoted(str(value))}" for name, value in options.items()),
         "#SBATCH --requeue",
         'case "$SLURM_ARRAY_TASK_ID" in',
         *(f"{number}) exec {shlex.join(words)};;" for number, words in enumerate(commands)),
@@ -73,3 +80,9 @@ def submit(
         why = (told.stderr or told.stdout).strip().splitlines() or ["no reason given"]
         raise UserError(f"sbatch does not take {script}: {why[-1]}")
     return told.stdout.strip().partition(";")[0]
+
+
+def _quoted(value: str) -> str:
+    """As sbatch reads its lines: blanks part words, and # begins a comment even within quotes."""
+    escaped = re.sub(r'(["\\#])', r"\\\1", value)
+    return f'"{escaped}"'

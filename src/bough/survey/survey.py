@@ -84,6 +84,7 @@ def conduct(
     `ray` is the address of a Ray cluster that does the runs, or `local`.
     """
     folder, survey = prepare(source, out, budget, workers, keep, threads)
+    _check_only(survey, only)
     with ExitStack() as around:
         if survey.search is None or (folder.path / OLD).is_file():
             around.enter_context(folder.locked())
@@ -96,8 +97,6 @@ def conduct(
         scheduler: GridScheduler | SearchScheduler
         known: list[tuple[RunSpec, str]]
         if survey.search is not None:
-            if only:
-                raise UserError("--only names cells, and a search finds its own; leave it out")
             scheduler = SearchScheduler(survey, folder, retry)
             around.callback(scheduler.close)
             total, known = scheduler.total, [*scheduler.ended_before()]
@@ -137,6 +136,7 @@ def submit(
     retry: bool = False,
 ) -> str:
     """Hand what is left of a prepared survey to Slurm; a sentence that says what was done."""
+    _check_only(survey, only)
     with folder.locked():
         folder.settle(survey)
         specs = [] if survey.search is not None else chosen(survey, only)
@@ -145,7 +145,7 @@ def submit(
         left = [s for s in specs if folder.state(s.name) not in ("done", "failed")]
         if survey.search is None and not left:
             return f"all {len(specs)} runs in {folder.path} have ended; nothing is left to submit"
-        job = slurm.submit(folder, survey, left, workers, cast(Keep, keep))
+        job = slurm.submit(folder, survey, left, workers, cast(Keep, keep), retry)
     what = f"{len(left)} runs" if left else f"a search by {workers or 1} processes"
     place = shlex.quote(str(folder.path))
     return (
@@ -261,6 +261,11 @@ def chosen(survey: Survey, only: Sequence[str]) -> list[RunSpec]:
             known = listed(list(survey.cells), 30)
             raise UserError(f"no cell {name!r}; there is {known}{nearest(name, survey.cells)}")
     return [spec for spec in survey.run_specs() if not only or spec.cell in named.values()]
+
+
+def _check_only(survey: Survey, only: Sequence[str]) -> None:
+    if only and survey.search is not None:
+        raise UserError("--only names cells, and a search finds its own; leave it out")
 
 
 def _console() -> Console:
