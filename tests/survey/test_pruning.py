@@ -78,6 +78,19 @@ def test_only_those_that_cost_no_more_are_peers(tmp_path: Path, peers: list[Run]
     assert not behind(like, peers, "raw", "peak_memory"), "which only its end will tell"
 
 
+def test_a_slow_stretch_is_not_a_runs_pace(tmp_path: Path, peers: list[Run]) -> None:
+    """Else the slower ones of its peers would be thought as quick as it is."""
+    run = logged(tmp_path / "run", [0.2] * 6, pace=0.5, finished=False)
+    lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        if "seconds" in line and line["step"] >= 2:
+            line["seconds"] += 60
+    (run.folder / "metrics.jsonl").write_text("".join(f"{json.dumps(e)}\n" for e in lines))
+    assert not behind(run, peers, "raw", "step_seconds")
+    slow = logged(tmp_path / "slow", [0.2] * 6, finished=False)
+    assert behind(slow, peers, "raw", "step_seconds")
+
+
 def test_a_search_asks_once_per_evaluation(base: dict[str, Any], tmp_path: Path) -> None:
     def scheduler(prune: bool) -> SearchScheduler:
         space = {"training.lr": {"low": 1e-3, "high": 2e-3}}

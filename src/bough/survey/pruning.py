@@ -7,6 +7,7 @@ other processes and after a restart. Here all is read off the run directories.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -70,7 +71,18 @@ def _costs_so_far(run: Run) -> dict[str, float]:
     weights = run.model / "model.safetensors"
     if weights.is_file():
         costs["bytes_to_serve"] = weights.stat().st_size
-    last = next((e for e in reversed(list(run.metrics())) if "seconds" in e), None)
-    if last is not None and last["step"]:
-        costs["step_seconds"] = last["seconds"] / last["step"]
+    paces = _paces(run)
+    if paces:
+        # As a finished run's: warming up, or another's load for a while, is not its pace.
+        costs["step_seconds"] = statistics.median(paces)
     return costs
+
+
+def _paces(run: Run) -> list[float]:
+    """Seconds per step from each line of the log to the next."""
+    lines = [(0, 0.0), *((e["step"], e["seconds"]) for e in run.metrics() if "seconds" in e)]
+    return [
+        (seconds - before) / (step - earlier)
+        for (earlier, before), (step, seconds) in itertools.pairwise(lines)
+        if step > earlier
+    ]
