@@ -52,9 +52,12 @@ def _packed_run(run: Run) -> dict[str, Any]:
     answers = {}
     for file in sorted((run.folder / "predictions").glob("*.csv")):
         with open(file, encoding="utf-8", newline="") as lines:
+            rows = csv.DictReader(lines)
+            if "label" not in (rows.fieldnames or ()):
+                continue  # nothing is compared by them
             answers[file.stem] = [
                 {k: _short(k, v) for k, v in row.items() if k not in ("id", "label")}
-                for row in csv.DictReader(lines)
+                for row in rows
             ]
     return {
         "files": {name: _nameless((run.folder / name).read_text("utf-8")) for name in FILES},

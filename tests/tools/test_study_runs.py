@@ -37,6 +37,15 @@ def test_what_is_unpacked_compares_as_before(folder: Path, tmp_path: Path) -> No
     assert [v.cost for v in after.variants] == [v.cost for v in before.variants]
 
 
+def test_answers_to_rows_without_labels_are_not_kept(folder: Path, tmp_path: Path) -> None:
+    file = folder / "runs" / "apart-s0" / "predictions" / "sst-test.csv"
+    file.write_text("id,predicted\n1,0\n")
+    kept = study_runs.packed(folder)
+    assert "sst-test" not in kept["runs"]["apart-s0"]["answers"]
+    assert "sst-dev" in kept["runs"]["apart-s0"]["answers"]
+    study_runs.unpack(kept, tmp_path / "again")
+
+
 def test_nothing_of_the_data_is_kept(folder: Path) -> None:
     kept = json.dumps(study_runs.packed(folder))
     assert str(folder) not in kept
