@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +146,34 @@ def test_anecdotes_take_nothing_from_findings(comparison: Comparison) -> None:
     correct(scores, ["sts"])
     found = {label: row["sts"].difference for label, row in scores.items()}
     assert {label: d and d.holm for label, d in found.items()} == {"a": 0.02, "b": 0.04, "c": 0.04}
+
+
+def test_tasks_on_one_table_have_rows_in_common(tmp_path: Path) -> None:
+    """Twice the same answers to the same rows are one task's, in the mean as well."""
+    source = simulated.data(tmp_path / "data", 60)
+    twins = {"tasks.quora.train": "sts-train.tsv", "tasks.quora.dev": "sts-dev.tsv"}
+    kind = {"tasks.quora.kind": "regress", "tasks.quora.range": "[0, 5]"}
+    files: dict[str, dict[str, str]] = {"one": twins, "two": {}}
+    shutil.copy(source / "sts-dev.tsv", source / "quora-dev.tsv")
+    shutil.copy(source / "sts-train.tsv", source / "quora-train.tsv")
+    found = {}
+    for name, named in files.items():
+        runs = []
+        for plan in ("full", "separate"):
+            for seed in range(3):
+                settings = simulated.recipe(
+                    source, plan, seed, tasks=("quora", "sts"), **named, **kind
+                )
+                runs.append(simulated.run(tmp_path / name / f"{plan}-{seed}", settings))
+                answers = runs[-1] / "predictions"
+                shutil.copy(answers / "sts-dev.csv", answers / "quora-dev.csv")
+        found[name] = compare(runs).scores["full"]
+    one, two = found["one"], found["two"]
+    assert one["raw"].error == pytest.approx(one["sts"].error)
+    assert two["raw"].error < 0.9 * two["sts"].error
+    for scores, same in ((one, True), (two, False)):
+        halves = [s.difference and s.difference.half for s in (scores["raw"], scores["sts"])]
+        assert (halves[0] == pytest.approx(halves[1])) == same
 
 
 def test_no_interval_leaves_the_range_of_its_score(tmp_path: Path) -> None:

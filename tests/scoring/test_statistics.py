@@ -210,6 +210,48 @@ def test_aggregates_add_up() -> None:
     assert made.examples == pytest.approx(0.25 * alone[0].examples + 0.0625 * alone[1].examples)
 
 
+def test_examples_that_tasks_have_in_common_are_counted_once() -> None:
+    """Two tasks that are the same are one; one and its opposite are nothing."""
+    rng = np.random.default_rng(0)
+    table, base = (right(3, rng.normal(size=60), 0.5, 0.1, rng) for _ in range(2))
+    same = [np.arange(60)] * 2
+    for twice, alone in (
+        (statistics.mean([table] * 2, [0.5, 0.5], same), statistics.mean([table])),
+        (
+            statistics.difference([table] * 2, [0, 1, 2], [base] * 2, [3, 4, 5], [0.5, 0.5], same),
+            statistics.difference([table], [0, 1, 2], [base], [3, 4, 5]),
+        ),
+    ):
+        assert twice.examples == pytest.approx(alone.examples)
+        assert twice.interaction == pytest.approx(alone.interaction)
+        assert twice.half() == pytest.approx(alone.half())
+    assert statistics.mean([table, -table], [0.5, 0.5], same).half() == pytest.approx(0, abs=1e-12)
+    # Rows by their place, whatever their order; of tasks that have none in common nothing changes.
+    turned = statistics.mean([table, table[:, ::-1]], [0.5, 0.5], [same[0], same[0][::-1]])
+    assert turned.half() == pytest.approx(statistics.mean([table]).half())
+    apart = statistics.mean([table, base], [0.5, 0.5], [np.arange(60), np.arange(60, 120)])
+    assert apart == statistics.mean([table, base], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("tasks", [5, 10])
+def test_intervals_of_a_mean_over_one_table_cover(tasks: int) -> None:
+    """A row that is hard for one task is hard for the others; some lack a part of the rows."""
+    rng = np.random.default_rng(tasks)
+    true = stats.norm.cdf(0.6 / np.sqrt(1 + 0.7**2 + 0.05**2))
+    weights = [1 / tasks] * tasks
+    places = [np.arange(10 * task, 300) for task in range(tasks)]
+    hits = as_if_apart = 0
+    for _ in range(600):
+        hard = rng.normal(size=300)
+        tables = [right(3, hard[where], 0.6, 0.05, rng) for where in places]
+        for known in (places, None):
+            low, high = statistics.mean(tables, weights, known).interval()
+            hits += (low <= true <= high) * (known is not None)
+            as_if_apart += (low <= true <= high) * (known is None)
+    assert 0.925 * 600 <= hits <= 0.985 * 600
+    assert as_if_apart < 0.92 * 600
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_all_right_or_all_wrong_keeps_wilsons_width(value: float) -> None:
     made = statistics.mean([np.full((3, 100), value)])

@@ -172,7 +172,7 @@ def compare(
     others = [v for v in variants if v is not base]
     looked, further_looks = looks.count(others, base, looks.earlier(given, split))
     metrics = {name: task.metric_name for name, task in chosen.items()}
-    scores = score_all(variants, base, metrics, answers, looked)
+    scores = score_all(variants, base, metrics, answers, looked, split)
     rows = {name: len(firsts[name].ids) for name in chosen}
     notes += [
         *helping,

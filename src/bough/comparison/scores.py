@@ -6,10 +6,12 @@ How scores, differences and their intervals are estimated is in `scoring.statist
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bough.comparison.groups import FEW, Variant
 from bough.recipe.kinds import SIGNED, UNITS
@@ -74,12 +76,14 @@ def score_all(
     metrics: Mapping[str, str],
     answers: Mapping[tuple[str, str], Sequence[Answers]],
     looks: Mapping[str, int] | None = None,
+    split: str = "dev",
 ) -> Scores:
     """The scores of all variants; one that has not some task has a gap there.
 
     `looks` says of a variant how often it was held against the base, where that was oftener than
     this once.
     """
+    common = _places(variants, [*metrics], answers, split)
     tables = {
         (label, name): np.array([pseudo_values(metrics[name], *a.judged)[1] for a in several])
         for (label, name), several in answers.items()
@@ -96,6 +100,7 @@ def score_all(
             for v in variants
             if all((v.label, name) in tables for name in names)
         }
+        places = [common[name] for name in names]
         # No two scores are further apart than their metrics reach.
         ends = [_ends(metrics[name]) for name in names]
         low, high = (
@@ -105,11 +110,15 @@ def score_all(
         for v in variants:
             if v.label not in chosen:
                 continue
-            score = _score(chosen[v.label], weights, constant, metrics.get(column, ""), (low, high))
+            estimate = statistics.mean(chosen[v.label], weights, places)
+            per_seed = [w * t.mean(1) for w, t in zip(weights, chosen[v.label], strict=True)]
+            runs = tuple(map(float, np.sum(per_seed, 0) + constant))
+            score = _score(estimate, runs, constant, metrics.get(column, ""), (low, high))
             if v is not base and base.label in chosen:
                 pair = (chosen[v.label], v.seeds, chosen[base.label], base.seeds)
                 few = min(len(v.seeds), len(base.seeds))
-                estimates[v.label, column] = estimate = statistics.difference(*pair, weights)
+                estimate = statistics.difference(*pair, weights, places)
+                estimates[v.label, column] = estimate
                 apart = _difference(estimate, high - low, few)
                 apart = replace(apart, looks=(looks or {}).get(v.label, 1))
                 score = replace(score, difference=apart)
@@ -126,25 +135,50 @@ def _ends(metric: str) -> tuple[float, float]:
     return (-1.0 if metric in SIGNED else 0.0), 1.0
 
 
+def _places(
+    variants: Sequence[Variant],
+    tasks: Sequence[str],
+    answers: Mapping[tuple[str, str], Sequence[Answers]],
+    split: str,
+) -> dict[str, NDArray[np.intp]]:
+    """Where each task's rows are among those of all tasks: tasks on one table have rows in common,
+    which are known by their ids."""
+    ids = {name: several[0].ids for (_, name), several in answers.items()}
+    numbers: dict[tuple[str, str, int], int] = {}
+    places = {}
+    for at, name in enumerate(tasks):
+        first = next((t for t in tasks[:at] if _on_one_table(variants, t, name, split)), name)
+        seen: Counter[str] = Counter()
+        mine = []
+        for row in ids[name]:
+            mine.append(numbers.setdefault((first, row, seen[row]), len(numbers)))
+            seen[row] += 1  # an id that is there twice is two rows
+        places[name] = np.array(mine)
+    return places
+
+
+def _on_one_table(variants: Sequence[Variant], one: str, other: str, split: str) -> bool:
+    having = (v.recipe.tasks for v in variants if {one, other} <= v.recipe.tasks.keys())
+    return any(getattr(tasks[one], split) == getattr(tasks[other], split) for tasks in having)
+
+
 def _score(
-    tables: Tables,
-    weights: Sequence[float],
+    estimate: Estimate,
+    runs: tuple[float, ...],
     constant: float,
     metric: str,
     bounds: tuple[float, float],
 ) -> Score:
     """With an interval that stays where such scores can be."""
-    estimate = statistics.mean(tables, weights)
     ends = (end + constant for end in estimate.interval(metric))
     low, high = (min(max(end, bounds[0]), bounds[1]) for end in ends)
-    per_seed = np.sum([w * t.mean(1) for w, t in zip(weights, tables, strict=True)], 0) + constant
     return Score(
         value=estimate.value + constant,
         interval=(low, high),
         error=estimate.error,
         error_of_seeds=estimate.seeds**0.5,
         error_of_examples=estimate.examples**0.5,
-        runs=tuple(map(float, per_seed)),
+        runs=runs,
     )
 
 

@@ -36,6 +36,7 @@ SMALLEST_P = 1e-12  # no p is told smaller: the tails of so few seeds are not kn
 
 Floats = NDArray[np.float64]
 Tables = Sequence[Floats]  # of pseudo-values, one [seeds, examples] per task
+Places = Sequence[NDArray[np.intp]]  # of each task's examples among those of all tasks
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,14 @@ def _wilson(value: float, half: float, least: float) -> tuple[float, float]:
     return max(0.0, (middle - wide) / (1 + g)), min(1.0, (middle + wide) / (1 + g))
 
 
-def mean(tables: Tables, weights: Sequence[float] = (1.0,)) -> Estimate:
-    """The weighted sum of the tasks' mean scores; seeds are the same ones in every task."""
-    return _estimate([tables], weights)
+def mean(
+    tables: Tables, weights: Sequence[float] = (1.0,), places: Places | None = None
+) -> Estimate:
+    """The weighted sum of the tasks' mean scores; seeds are the same ones in every task.
+
+    `places` says which examples several tasks have in common; left out, none.
+    """
+    return _estimate([tables], weights, places)
 
 
 def difference(
@@ -166,6 +172,7 @@ def difference(
     base: Tables,
     base_seeds: Sequence[int],
     weights: Sequence[float] = (1.0,),
+    places: Places | None = None,
 ) -> Estimate:
     """How much more than the base, which is the difference of the two means.
 
@@ -174,40 +181,52 @@ def difference(
     """
     if sorted(seeds) == sorted(base_seeds):
         theirs = [list(base_seeds).index(seed) for seed in seeds]
-        return _estimate([[a - b[theirs] for a, b in zip(tables, base, strict=True)]], weights)
-    return _estimate([tables, [-table for table in base]], weights)
+        paired = [a - b[theirs] for a, b in zip(tables, base, strict=True)]
+        return _estimate([paired], weights, places)
+    return _estimate([tables, [-table for table in base]], weights, places)
 
 
-def _estimate(sides: Sequence[Tables], weights: Sequence[float]) -> Estimate:
-    value, examples = 0.0, 0.0
+def _estimate(sides: Sequence[Tables], weights: Sequence[float], places: Places | None) -> Estimate:
+    sizes = [table.shape[1] for table in sides[0]]
+    if places is None:
+        places = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    value, parts = 0.0, []
     for number, weight in enumerate(weights):
         per_example = np.sum([side[number].mean(0) for side in sides], 0)
         value += weight * float(per_example.mean())
-        examples += weight * weight * _variance(per_example) / len(per_example)
-    fewest = min(table.shape[1] for table in sides[0])
-    return Estimate(
-        value, examples, fewest - 1, tuple(_seed_noise(side, weights) for side in sides)
-    )
+        n = len(per_example)
+        parts.append(weight * (per_example - per_example.mean()) / math.sqrt(n * max(n - 1, 1)))
+    noise = tuple(_seed_noise(side, weights, places) for side in sides)
+    return Estimate(value, _squares(parts, places), min(sizes) - 1, noise)
 
 
-def _seed_noise(side: Tables, weights: Sequence[float]) -> SeedNoise:
+def _seed_noise(side: Tables, weights: Sequence[float], places: Places) -> SeedNoise:
     k = len(side[0])
     totals = np.sum([w * t.mean(1) for w, t in zip(weights, side, strict=True)], 0)
-    interaction = sum(w * w * _interaction(t) / t.size for w, t in zip(weights, side, strict=True))
-    return SeedNoise(_variance(totals) / k, interaction, k - 1)
+    parts = [w * _interaction(t) / math.sqrt(t.size) for w, t in zip(weights, side, strict=True)]
+    return SeedNoise(_variance(totals) / k, _squares(parts, places), k - 1)
+
+
+def _squares(parts: Sequence[Floats], places: Places) -> float:
+    """Sum of squares of what the examples add, after all that tasks have of one is summed: their
+    errors on it go together, or against each other."""
+    total = np.zeros((*parts[0].shape[:-1], 1 + max(int(where.max()) for where in places)))
+    for part, where in zip(parts, places, strict=True):
+        total[..., where] += part  # within a task, no place is there twice
+    return float((total * total).sum())
 
 
 def _variance(values: Floats) -> float:
     return float(values.var(ddof=1)) if len(values) > 1 else 0.0
 
 
-def _interaction(table: Floats) -> float:
-    """Mean square of what neither the seeds' nor the examples' means explain."""
+def _interaction(table: Floats) -> Floats:
+    """What neither the seeds' nor the examples' means explain; its squares' sum is the variance."""
     k, n = table.shape
     if k < 2 or n < 2:
-        return 0.0
+        return np.zeros_like(table)
     rest = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
-    return float((rest * rest).sum() / ((k - 1) * (n - 1)))
+    return np.asarray(rest / math.sqrt((k - 1) * (n - 1)))
 
 
 def holm(ps: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
