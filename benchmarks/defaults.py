@@ -13,7 +13,7 @@ Cells run one after the other at the lowest priority; each is a line in benchmar
 soon as it is done, and what is there is not run again: stop it and start it whenever you like, on
 any machine that has the data. A line holds no text and no label: only how the score hangs on each
 row. Runs of bough are of the defaults at the time, which a line names; when they change, they are
-run anew. `--table` prints what docs/defaults.md shows, and a test holds the page to it.
+run anew; so is a cell that failed. `--table` prints what is known.
 
 The table has, for each cell, the mean over seeds, and the interval of the best (over rows and
 seeds, `bough.scoring.statistics`); bough is `best`, `within` that interval, or `below` it.
@@ -40,16 +40,35 @@ import numpy as np
 
 import default_sets
 from bough.model.pretrained import find
+from bough.plan import pair_reading
 from bough.recipe.recipe import MINILM, schema
 from bough.scoring import statistics
 from bough.scoring.pseudo_values import pseudo_values
+from bough.training import head_fit, phase
 from default_sets import SEEDS, SETS, SIZES
 
 PEERS = ("vectors", "setfit", "trainer")
 MINUTES = {"64": 2.0, "1000": 3.0, "all": 5.0}  # that a run may take
 RESULTS = Path(__file__).with_suffix(".jsonl")
 PACE = 700  # tokens a second in training, of a slow machine: who would take longer is stopped early
-DEFAULTS = hashlib.sha256(json.dumps(schema(), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def defaults() -> str:
+    """A name for all that bough does untouched: a recipe's defaults, and what rows decide."""
+    keys = json.dumps(_without_words(schema()), sort_keys=True)
+    by_rows = [phase.ENOUGH_STEPS, phase.FEWEST_EPOCHS, phase.MOST_EPOCHS, pair_reading.ENOUGH_ROWS]
+    fitted = [head_fit.MOST_ROWS, head_fit.STRENGTH]
+    return hashlib.sha256(f"{keys} {by_rows} {fitted}".encode()).hexdigest()[:8]
+
+
+def _without_words(part: Any) -> Any:
+    """A description that was made clearer changes nothing."""
+    if isinstance(part, dict):
+        return {k: _without_words(v) for k, v in part.items() if k not in ("description", "title")}
+    return [_without_words(one) for one in part] if isinstance(part, list) else part
+
+
+DEFAULTS = defaults()
 
 
 @dataclass(frozen=True)
@@ -253,7 +272,7 @@ def main() -> None:
     results = Results(args.results)
     # SetFit has no regression.
     wanted = [c for c in cells(args) if not (c.way == "setfit" and SETS[c.set].regress)]
-    wanted = [cell for cell in wanted if cell.key not in results.entries]
+    wanted = [c for c in wanted if results.entries.get(c.key, {}).get("score") is None]
     for cell in () if args.table else wanted[: args.cells]:
         if cell.way in PEERS and args.peers is None:
             parser.error(f"{cell.way} needs --peers PYTHON; see benchmarks/peers/fine_tune.py")
