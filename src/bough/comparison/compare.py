@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bough.comparison import groups, looks
+from bough.comparison import groups, looks, same_data
 from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
@@ -157,8 +157,8 @@ def compare(
     recipes = [run.recipe(unset="keep") for run in runs]
     chosen, helping = groups.common_tasks(runs, recipes, tasks)
     runs, recipes, without = groups.having(runs, recipes, chosen)
-    groups.check_rows(runs, recipes, chosen, split)
-    groups.check_sources(runs, recipes)
+    same_data.check_rows(runs, recipes, chosen, split)
+    same_data.check_sources(runs, recipes)
     variants, duplicates = groups.group(runs, recipes)
     answers = {
         (v.label, name): tuple(Answers.read(run, name, split, chosen[name].kind) for run in v.runs)
@@ -174,14 +174,8 @@ def compare(
     metrics = {name: task.metric_name for name, task in chosen.items()}
     scores = score_all(variants, base, metrics, answers, looked, split)
     rows = {name: len(firsts[name].ids) for name in chosen}
-    notes += [
-        *helping,
-        *without,
-        *duplicates,
-        *copies,
-        *further_looks,
-        *_caveats(variants, chosen, split),
-    ]
+    notes += helping + without + duplicates + copies + further_looks
+    notes += _caveats(variants, chosen, split)
     looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}
     asked += [word for option, value in options.items() if value for word in (option, value)]
