@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ import torch
 from bough.errors import UserError
 from bough.graft.soup import mean, soup
 from bough.inference.load import load, load_torch
+from bough.inference.precision.int8_scores import ScoreChange, keep
+from bough.runs.run_dir import Run
 from bough.training.train import train
 from tests import folders
 from tests.command import bough
@@ -51,6 +54,55 @@ def test_what_stays_in_is_no_worse_and_what_is_written_is_its_mean(
     assert model.predict("A fine film.")["sentiment"].label
     assert model.facts["scores"]["dev"]["normalised"] == pytest.approx(best)
     assert done.lines()[-1].endswith(str(tmp_path / "soup"))
+
+
+def test_nothing_is_said_of_it_that_is_true_of_one_run_only(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    copies = [Path(copytree(run, tmp_path / run.name)) for run in runs[:2]]
+    weights = [copy / "model" / "model.safetensors" for copy in copies]
+    weights[1].write_bytes(weights[0].read_bytes())  # so that both stay in
+    for copy in copies:
+        run = Run.open(copy)
+        keep(run, load(copy), [ScoreChange("sentiment", "accuracy", 0.5, 0.4, 16)])
+        assert load(copy).facts["int8"]
+    done = soup(copies, tmp_path / "soup")
+    model = load(done.folder)
+    assert not model.facts.get("int8")
+    with pytest.raises(UserError, match="int8"):
+        load(done.folder, precision="int8")
+    card = (done.folder / "README.md").read_text()
+    assert "trained in" not in card
+    assert "parameters, " in card
+    assert "seed" not in model.facts["training"]
+    assert "the mean of 2 runs with the seeds 0, 1" in card
+    assert "batch 8" in card
+
+
+def test_runs_that_see_parts_of_speech(tiny_folder: Path, tmp_path: Path) -> None:
+    recipe = folders.small(tiny_folder, ("sentiment",), steps=2) | {"parts_of_speech": "pattern"}
+    two = [
+        train(recipe, tmp_path / f"s{seed}", [f"training.seed={seed}"]).folder for seed in (0, 1)
+    ]
+    done = soup(two, tmp_path / "soup")
+    for tried in done.tried:
+        scores = Run.open(tried.run).scores["dev"]
+        assert tried.alone == pytest.approx(scores["normalised"], abs=1e-6)
+
+
+def test_tasks_of_earlier_phases_do_not_count(tiny_folder: Path, tmp_path: Path) -> None:
+    phases = [{"tasks": ["similarity"], "steps": 2}, {"tasks": ["sentiment"], "steps": 2}]
+    two = [
+        train(folders.small(tiny_folder, TASKS, phases=phases, seed=seed), tmp_path / f"{seed}")
+        for seed in (0, 1)
+    ]
+    done = soup([run.folder for run in two], tmp_path / "soup")
+    alone = {tried.run: tried.alone for tried in done.tried}
+    for run in two:
+        dev = run.scores["dev"]
+        assert dev["normalised"] == dev["tasks"]["sentiment"]["accuracy"]
+        assert alone[str(run.folder)] == pytest.approx(dev["normalised"], abs=1e-6)
+    assert done.scores["normalised"] == done.scores["tasks"]["sentiment"]["accuracy"]
 
 
 def test_others_are_refused(runs: list[Path], tiny_folder: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Grafting: finished models become one that loses no more than it may, as cheap as it can be.
 
 A student of all of them is trained under one plan after the other, from the cheapest up, and judged
-on rows that nothing was learned from or chosen by; the first that keeps every task is the answer.
+on rows that nothing was learned from; the first that keeps every task is the answer. The rows are
+not untouched: a donor's best moment and the student's plan were both chosen by them.
 """
 
 from __future__ import annotations

@@ -57,7 +57,11 @@ class Price:
 
 
 def changes(found: Sequence[Donor], run: Run) -> list[Change]:
-    """Each task's, on the dev rows that neither has learned from or was chosen by."""
+    """Each task's, on the dev rows, which neither has learned from.
+
+    A donor that is a run was the best of its moments on them, which is against the student; among
+    plans the first is taken that does well on them, which is for it.
+    """
     recipe = run.recipe()
     data = Data.gather(recipe, ["dev"])
     out = []

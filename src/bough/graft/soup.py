@@ -25,7 +25,7 @@ from bough.recipe.raw_settings import flattened
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
 from bough.scoring.evaluate import calibrate, predict, score
-from bough.scoring.metrics import selected
+from bough.scoring.metrics import aggregates, selected
 
 Weights = Mapping[str, Tensor]
 
@@ -71,26 +71,33 @@ def soup(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) ->
     models = [load_torch(run) for run in opened]
     base = models[0]
     data = Data.gather(recipe, ["dev"])
-    dev = data.examples("dev", base.tokenizer, base.longest)
+    dev = data.examples("dev", base.tokenizer, base.longest, base.tagger)
     select = recipe.training.select
     select = "normalised" if select == "last" else select
     states = [{k: v.clone() for k, v in m.network.state_dict().items()} for m in models]
-    alone = [_score(base, state, dev, select) for state in states]
+    counted = recipe.counted()
+    alone = [_score(base, state, dev, counted, select) for state in states]
     order = sorted(range(len(opened)), key=lambda number: -alone[number])
-    kept: list[Weights] = []
+    kept: list[int] = []
     best = float("-inf")
     tried = []
     for number in order:
-        mixed = _score(base, mean([*kept, states[number]]), dev, select)
+        mean_with = mean([states[other] for other in (*kept, number)])
+        mixed = _score(base, mean_with, dev, counted, select)
         stays = mixed >= best
         if stays:
             best = mixed
-            kept.append(states[number])
+            kept.append(number)
         tried.append(Tried(str(opened[number].folder), alone[number], mixed, stays))
-    base.network.load_state_dict(dict(mean(kept)))
+    base.network.load_state_dict(dict(mean([states[number] for number in kept])))
     scores = _judged(base, recipe, dev)
-    base.facts |= {"scores": {"dev": scores}}
-    base.facts.pop("sha256", None)
+    base.facts |= {
+        "scores": {"dev": scores},
+        "training": _training([models[number] for number in kept]),
+        "cost": _cost(base),
+    }
+    for key in ("sha256", "int8"):  # of the first run's weights
+        base.facts.pop(key, None)
     return Soup(base.save(Path(out)), select, tuple(tried), scores)
 
 
@@ -103,6 +110,22 @@ def mean(states: Sequence[Weights]) -> Weights:
         else tensor
         for name, tensor in first.items()
     }
+
+
+def _training(models: Sequence[MultiTaskModel]) -> dict[str, Any]:
+    """How the runs in the mean were trained, as far as all of them were trained so."""
+    each = [model.facts.get("training", {}) for model in models]
+    same = {key: value for key, value in each[0].items() if all(o.get(key) == value for o in each)}
+    seeds = ", ".join(str(training.get("seed")) for training in each)
+    if len(models) == 1:
+        return same
+    return {"the mean of": f"{len(models)} runs with the seeds {seeds}", **same}
+
+
+def _cost(model: MultiTaskModel) -> dict[str, Any]:
+    """What it is to serve; its time and memory were spent on several runs."""
+    parameters = sum(parameter.numel() for parameter in model.network.parameters())
+    return {"parameters": parameters, "bytes_to_serve": 4 * parameters}
 
 
 def _one_recipe(runs: Sequence[Run]) -> Recipe:
@@ -135,11 +158,26 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
 
 
 def _score(
-    model: MultiTaskModel, weights: Weights, dev: Mapping[str, Examples], select: str
+    model: MultiTaskModel,
+    weights: Weights,
+    dev: Mapping[str, Examples],
+    counted: Sequence[str],
+    select: str,
 ) -> float:
+    """The dev score that decides, as it did in the runs."""
     model.network.load_state_dict(dict(weights))
     found = score(model.tasks, dev, predict(model.network, dev))
-    return selected(found, model.tasks, select)
+    # Any task may be the one to select by; sums and means are of those that count.
+    names = model.tasks if select in model.tasks else counted
+    among = {name: model.tasks[name] for name in names}
+    return selected(_of_counted(model, found, counted), among, select)
+
+
+def _of_counted(
+    model: MultiTaskModel, found: dict[str, Any], counted: Sequence[str]
+) -> dict[str, Any]:
+    """The scores, their means being over the tasks that count."""
+    return found | aggregates(model.tasks, {name: found["tasks"][name] for name in counted})
 
 
 def _judged(model: MultiTaskModel, recipe: Recipe, dev: Mapping[str, Examples]) -> dict[str, Any]:
@@ -150,4 +188,5 @@ def _judged(model: MultiTaskModel, recipe: Recipe, dev: Mapping[str, Examples]) 
         tasks[name] = task.model_copy(update={"temperature": given})
     answers = predict(model.network, dev)
     model.facts["calibration"] = calibrate(tasks, dev, answers)
-    return score(tasks, dev, answers, intervals=True)
+    found = score(tasks, dev, answers, intervals=True)
+    return _of_counted(model, found, recipe.counted())
