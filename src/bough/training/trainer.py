@@ -41,7 +41,7 @@ from bough.training.head_fit import few_rows, fit_heads
 from bough.training.loop import Loop
 from bough.training.phase import Phase, PhaseSchedule, Progress
 from bough.training.states.frozen_states import kept
-from bough.training.teachers.taught import digests, taught
+from bough.training.teachers.taught import answer_files, digests, taught
 
 EXPLODED = 3  # times what knowing nothing costs: no loss that learns comes there
 SPARSE = 0.5  # passes over all the rows, below which keeping states is not worth its pass
@@ -103,6 +103,7 @@ class Trainer:
         self.learned = taught(
             self.learned, self.data, self.model.tokenizer, self.model.longest, recipe.root,
             str(self.device), processes, display.say, self.model.tagger,
+            writer.run.folder,
         )  # fmt: skip
         phases = recipe.training.phases or (None,)
         self.schedules = [PhaseSchedule.of(recipe.training, p, self.learned) for p in phases]
@@ -183,6 +184,8 @@ class Trainer:
         resolved, files = memory_rows.stored(recipe, self.tasks)
         for name, content in files.items():
             self.writer.write(name, content)
+        for name, answers in answer_files(self.learned, self.data).items():
+            self.writer.write(name, answers)
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
         where = {**cost.environment(), "data": self.data.digests(), **self.encoder_digests}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -117,32 +118,56 @@ def test_it_is_resumed_bit_for_bit(
     recipe["tasks"]["sentiment"]["unlabelled"] = "similarity"
     whole = train(recipe, tmp_path / "whole")
 
-    class Interrupting:
-        def __init__(self) -> None:
-            self.steps = 0
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda *arguments: None
-
-        def step(self, moment: object) -> None:
-            self.steps += 1
-            if self.steps == 3:
-                raise Stopped("here")
-
     with pytest.raises(Stopped):
         train(recipe, tmp_path / "stopped", display=Interrupting())
-    monkeypatch.setenv("BOUGH_CACHE", str(tmp_path / "cold"))  # the teacher is asked again
+    monkeypatch.setenv("BOUGH_CACHE", str(tmp_path / "cold"))
+    shutil.rmtree(tmp_path / "stopped" / "taught")  # as in runs of before: the teacher is asked
     assert_same_run(whole, resume(tmp_path / "stopped"))
 
 
-def test_a_teacher_that_changed_is_not_resumed_with(
+class Interrupting:
+    """A display that stops the run in its third step."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: None
+
+    def step(self, moment: object) -> None:
+        self.steps += 1
+        if self.steps == 3:
+            raise Stopped("here")
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_it_goes_on_with_its_own_answers_when_its_teacher_is_gone_or_another(
+    gone: bool, tiny_folder: Path, teachers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = load_torch(teachers / "a").save(tmp_path / "teacher")
+    recipe = student(tiny_folder, str(teacher), steps=6, evaluate_every=2, save_every=0)
+    recipe["tasks"]["sentiment"]["unlabelled"] = "similarity"
+    whole = train(recipe, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        train(recipe, tmp_path / "stopped", display=Interrupting())
+    monkeypatch.setenv("BOUGH_CACHE", str(tmp_path / "cold"))
+    shutil.rmtree(teacher)
+    if not gone:
+        load_torch(teachers / "b").save(teacher)
+    assert_same_run(whole, resume(tmp_path / "stopped"))
+
+
+def test_answers_that_are_others_are_not_resumed_with(
     tiny_folder: Path, teachers: Path, tmp_path: Path
 ) -> None:
+    """Where a run has none of its own, or they are damaged."""
     moved = load_torch(teachers / "a").save(tmp_path / "teacher")
     recipe = student(tiny_folder, str(moved))
     run = train(recipe, tmp_path / "run")
     (run.folder / "scores.json").unlink()
     load_torch(teachers / "b").save(tmp_path / "teacher")
+    for file in (run.folder / "taught").iterdir():
+        file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(UserError, match="the teachers of task 'sentiment' answer otherwise"):
         resume(run.folder)
 

@@ -109,9 +109,9 @@ def _check(name: str, task: Task, teacher: Teacher, model: Model, theirs: str) -
     if model.tasks[theirs].paired != task.paired:
         forms = ("pairs", "one text") if task.paired else ("one text", "pairs")
         raise UserError(f"{where} judges {forms[1]}, and the task {forms[0]}")
-    forms = tuple(_FORMS[t.kind == "multilabel"] for t in (task, model.tasks[theirs]))
-    if forms[0] != forms[1]:
-        raise UserError(f"{where} gives a text {forms[1]}, and the task {forms[0]}")
+    wanted, given = (_FORMS[t.kind == "multilabel"] for t in (task, model.tasks[theirs]))
+    if wanted != given:
+        raise UserError(f"{where} gives a text {given}, and the task {wanted}")
 
 
 def answered(model: Model, task: str, texts: Sequence[tuple[str, ...]]) -> Tensor:
