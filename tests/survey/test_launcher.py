@@ -212,7 +212,7 @@ def test_a_worker_that_another_process_was_quicker_than_has_not_failed(
                 return 0
             if begun_meanwhile:
                 run.recipe_file.write_text("{}")
-            return code
+            return int(code)
 
         def terminate(self) -> None: ...
 

@@ -149,14 +149,14 @@ def test_two_processes_search_in_one_directory(base, tmp_path, pretended):
     file = files.written(tmp_path, recipe=base, search=search)
     out = tmp_path / "out"
     words = [sys.executable, "-m", "bough", "survey", str(file), "-o", str(out), "--workers", "2"]
-    null = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(words, **null) as dying:
+    null = subprocess.DEVNULL
+    with subprocess.Popen(words, stdout=null, stderr=null) as dying:
         while not list(out.glob("runs/*/checkpoint/state.pt")):
             assert dying.poll() is None
             time.sleep(0.02)
         dying.kill()
-    heard = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    both = [subprocess.Popen(words, **heard) for _ in range(2)]
+    pipe, into = subprocess.PIPE, subprocess.STDOUT
+    both = [subprocess.Popen(words, stdout=pipe, stderr=into, text=True) for _ in range(2)]
     said = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], "\n".join(said)
     assert sorted(files.starts(out)) == [f"t{n}-s0" for n in range(5)]
@@ -187,10 +187,11 @@ def test_a_trial_that_ends_while_another_looks_is_not_taken_over(
     folder.settle(survey)
     first, second = SearchScheduler(survey, folder), SearchScheduler(survey, folder)
     spec = first.ask()
+    assert spec is not None
     folder.add(spec)
     run = [str(folder.recipe(spec.name)), "-o", str(folder.run(spec.name).folder)]
     subprocess.run([sys.executable, str(files.PRETENDER), "train", *run], check=True)
-    real = search.locked
+    real = search.locked  # type: ignore[attr-defined]
 
     def late(path, *rest, **keys):  # between the second's look and its lock
         if path.name == "0.lock":

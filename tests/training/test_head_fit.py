@@ -123,6 +123,7 @@ def test_a_cosine_has_no_map_to_fit_and_an_mlp_its_last(head: str) -> None:
 
 def test_of_a_table_with_few_labels_only_their_rows_are_read() -> None:
     whole = tiny.examples()["single"]
+    assert whole.targets is not None
     labelled = replace(whole, index=whole.index[:2], targets=whole.targets[:2])
     few = few_rows(labelled)
     assert len(few.sequences) == 2 < len(labelled.sequences)

@@ -42,6 +42,7 @@ class AnsweringLayer(Layer):
     """A layer whose answers are computed by the kernel of this precision."""
 
     joins = True  # until something is learned
+    plain: Layer
 
     def __init__(self, layer: Layer, shape: Shape, precision: Precision, memory: WeightMemory):
         nn.Module.__init__(self)
@@ -88,6 +89,8 @@ class AnsweringLayer(Layer):
 
 class AnsweringEmbeddings(Embeddings):
     """Embeddings that are looked up, added and normed by one call."""
+
+    plain: Embeddings
 
     def __init__(self, plain: Embeddings, shape: Shape):
         nn.Module.__init__(self)
@@ -146,6 +149,7 @@ def answer_in(network: Network, precision: str, device: torch.device) -> None:
         if isinstance(cell, AnsweringLayer | AnsweringEmbeddings):
             network.cells[key] = cell.plain
     if lacking:
+        assert chosen != "int8"
         network.narrow = narrow(chosen)
         return
     memory = WeightMemory()
