@@ -201,9 +201,10 @@ def aggregates(
 
 
 def selected(scores: Mapping[str, Any], tasks: Mapping[str, Task], select: str) -> float:
-    """The number that picks the best model; higher is better."""
+    """The number that picks the best model, of these tasks or the one named; higher is better."""
     if select in AGGREGATES:
         return float(scores[select])
     if select == "sum":
         return float(sum(scores["tasks"][n][t.metric_name] for n, t in tasks.items()))
-    return float(scores["tasks"][select][tasks[select].metric_name])
+    one = scores["tasks"][select]
+    return float(one[one["metric"]])

@@ -231,9 +231,8 @@ class Trainer:
         # Judging all of it at every evaluation might take longer than training.
         few = {name: dev.sample(schedule.training.evaluate_rows) for name, dev in self.dev.items()}
         judged = self._with_states(self.network, few)
-        weights = self.recipe.task_weights()
         phase = Phase(
-            schedule, progress, self.network, examples, weights, self.processes,
+            schedule, progress, self.network, examples, self.recipe.task_weights(), self.processes,
             sum(later.steps for later in self.schedules[progress.phase + 1 :]),
         )  # fmt: skip
         if self.state is not None:
@@ -276,8 +275,7 @@ class Trainer:
             scores = self._scores(judged, answers) if self.processes.first else {}
             scores = self.processes.agree_on(scores)  # what is best, and when to stop
             select = self.recipe.training.select
-            among = self.tasks if select in self.tasks else self.counted
-            value = None if select == "last" else selected(scores, among, select)
+            value = None if select == "last" else selected(scores, self.counted, select)
             better = value is None or progress.best is None or value > progress.best
             if better:
                 progress.best, progress.since_best = value, 0
