@@ -25,6 +25,7 @@ import argparse
 import csv
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -42,6 +43,7 @@ import default_sets
 from bough.model.pretrained import find
 from bough.plan import pair_reading
 from bough.recipe.recipe import MINILM, schema
+from bough.recipe.training import Training
 from bough.scoring import statistics
 from bough.scoring.pseudo_values import pseudo_values
 from bough.training import head_fit, phase
@@ -50,7 +52,9 @@ from default_sets import SEEDS, SETS, SIZES
 PEERS = ("vectors", "setfit", "trainer")
 MINUTES = {"64": 2.0, "1000": 3.0, "all": 5.0}  # that a run may take
 RESULTS = Path(__file__).with_suffix(".jsonl")
-PACE = 700  # tokens a second in training, of a slow machine: who would take longer is stopped early
+PACE = 1500  # tokens a second that one thread trains on; what would take longer is cut to what fits
+OTHER = 30  # seconds of a run that are no training
+TOKENS = 1.5  # of a word, with the marks around a text
 
 
 def defaults() -> str:
@@ -104,7 +108,7 @@ class Results:
         """The results of today's defaults: (set, size) -> way -> one entry per seed."""
         out: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = defaultdict(dict)
         for (name, size, _, way, mark), entry in sorted(self.entries.items()):
-            if mark in ("", DEFAULTS) and entry.get("score") is not None:
+            if mark in ("", DEFAULTS):
                 out[name, size].setdefault(way, []).append(entry)
         return out
 
@@ -163,16 +167,25 @@ def by_bough(
     task = next(iter(recipe_tasks(folder)))
     settings = [f"tasks.{task}.test=test.csv", f"training.seed={cell.seed}"]
     settings += cell.way.split()[1:]
-    words = sum(len(text.split()) for texts, _ in train for text in texts)
-    minutes = MINUTES[cell.size]
-    if 3 * 1.4 * words / PACE > 60 * minutes:  # three epochs at about 1.4 tokens a word
-        settings.append(f"training.minutes={minutes - 0.5}")
+    if steps := steps_that_fit(train, MINUTES[cell.size], threads):
+        settings.append(f"training.steps={steps}")
     settings = [part for setting in settings for part in ("--set", setting)]
     command = ["train", "recipe.yaml", "-o", "run", "--threads", str(threads), *settings]
     call([*bough, *command], folder)
     with (folder / "run" / "predictions" / f"{task}-test.csv").open(newline="") as stream:
         answers = [row["predicted"] for row in csv.DictReader(stream)]
     return [float(a) for a in answers] if SETS[cell.set].regress else answers
+
+
+def steps_that_fit(train: Sequence[default_sets.Row], minutes: float, threads: int) -> int:
+    """How many steps the minutes allow, if bough untouched would take more; else none."""
+    batch = Training().batch
+    words = sum(len(text.split()) for texts, _ in train for text in texts)
+    tokens_of_step = TOKENS * words / len(train) * batch
+    epoch = math.ceil(len(train) / batch)
+    untouched = epoch * phase.epochs_by_rows(epoch)
+    fit = int((60 * minutes - OTHER) * PACE * threads / tokens_of_step)
+    return max(1, fit) if fit < untouched else 0
 
 
 def recipe_tasks(folder: Path) -> dict[str, Any]:
@@ -208,6 +221,22 @@ def judged(metric: str, predicted: Sequence[Any], truth: Sequence[str]) -> tuple
     return pseudo_values(metric, *numbers, len(names))
 
 
+def compared(by_way: dict[str, list[dict[str, Any]]]) -> dict[str, np.ndarray]:
+    """Each way's values, seed by seed; of bough and its peers the seeds that all of them have."""
+    done = {
+        way: {entry["key"][2]: entry["values"] for entry in entries if entry["score"] is not None}
+        for way, entries in by_way.items()
+    }
+    rivals = [set(done[way]) for way in ("bough", *PEERS) if done.get(way)]
+    common = set.intersection(*rivals) if rivals else set()
+    tables = {}
+    for way, by_seed in done.items():
+        seeds = sorted(by_seed) if way not in ("bough", *PEERS) else sorted(common & set(by_seed))
+        if seeds:
+            tables[way] = np.stack([unpacked(by_seed[seed]) for seed in seeds])
+    return tables
+
+
 def table(results: Results) -> str:
     """Each cell with its verdict; then how many are best or within, apart for the held-out sets."""
     lines: list[str] = []
@@ -223,15 +252,16 @@ def table(results: Results) -> str:
         every.items(), key=lambda item: (SIZES.index(item[0][1]), order[item[0][0]])
     ):
         metric = SETS[name].metric
-        tables = {
-            way: np.stack([unpacked(entry["values"]) for entry in entries])
-            for way, entries in by_way.items()
-        }
+        failed = any(entry["score"] is None for entry in by_way.get("bough", []))
+        tables = compared(by_way)
         means = {way: float(values.mean()) for way, values in tables.items()}
         rivals = {way: mean for way, mean in means.items() if way == "bough" or way in PEERS}
         shown = [f"{means[way]:.3f} ({len(tables[way])})" if way in means else "-" for way in ways]
         verdict, interval = "-", "-"
-        if rivals:
+        if failed:
+            verdict = "failed"
+            verdicts[SETS[name].held_out].append(verdict)
+        elif rivals:
             best = max(rivals, key=lambda way: rivals[way])
             low, high = statistics.mean([tables[best]]).interval(metric)
             interval = f"{low:.3f} to {high:.3f}"
@@ -247,7 +277,7 @@ def table(results: Results) -> str:
     lines.append("")
     for held_out, said in verdicts.items():
         if said:
-            good = sum(verdict != "below" for verdict in said)
+            good = sum(verdict in ("best", "within") for verdict in said)
             what = "held out" if held_out else "to choose by"
             of = f"{good} of {len(said)} cells"
             lines.append(f"{what}: best or within the best's interval in {of}  ")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from bough.data.packing import Pack
-from bough.model import attention
+from bough.model import attention, forward
 from bough.model.dropout import DropoutGenerator
 from bough.model.forward import PackedForward
 from bough.model.network import Network
@@ -263,3 +263,51 @@ def test_bfloat16(tiny_encoder: Encoder) -> None:
         torch.testing.assert_close(found[task].float(), outputs, atol=0.1, rtol=0.1)
     torch.stack([weighted(out.float()) for out in learning.values()]).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "text", ["full", "split@1", "split@1, pal:4, lora:2, feed:a>b", "pal:4, late:S", "separate"]
+)
+def test_filled_rows_change_nothing(
+    text: str, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bf16 every group of rows that learns is filled up, so that their numbers come again."""
+    model = tiny.network(text, TASKS, tiny_encoder, stir=0.1)
+    model.narrow = torch.bfloat16
+    seen: list[int] = []
+    for cell in model.cells.values():
+        if isinstance(cell, Layer):
+            cell.qkv.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+
+    def run(multiple: int) -> tuple[dict[str, Tensor], list[Tensor]]:
+        monkeypatch.setattr(forward, "FILLED", multiple)
+        model.zero_grad()
+        seen.clear()
+        out: dict[str, Tensor] = model(tiny.pack([3, 5, 5]), all_sequences(model, 3))
+        torch.stack([weighted(o.float()) for o in out.values()]).sum().backward()
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        assert len(grads) > len(model.cells)
+        return out, grads
+
+    wanted, wanted_grads = run(1)
+    assert any(n % 8 for n in seen)
+    found, grads = run(8)
+    assert seen
+    assert not any(n % 8 for n in seen)
+    for task, outputs in wanted.items():
+        torch.testing.assert_close(found[task], outputs, atol=1e-2, rtol=1e-2)
+    for grad, same in zip(grads, wanted_grads, strict=True):
+        torch.testing.assert_close(grad, same, atol=1e-2, rtol=2e-2)
+
+
+def test_only_what_learns_in_bf16_is_filled(tiny_encoder: Encoder) -> None:
+    model = tiny.network("full", TASKS, tiny_encoder)
+    seen: list[int] = []
+    for cell in model.cells.values():
+        if isinstance(cell, Layer):
+            cell.qkv.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    model(tiny.pack([3, 5]), all_sequences(model, 2))
+    model.narrow = torch.bfloat16
+    with torch.no_grad():
+        model(tiny.pack([3, 5]), all_sequences(model, 2))
+    assert set(seen) == {8}

@@ -33,13 +33,17 @@ from bough.model.transformer import mean_of_texts
 from bough.native.norm import wide
 from bough.plan.plan import Cell
 
+# Groups that learn in bf16 on a processor are filled up to a multiple of this many rows: for every
+# new number of rows oneDNN makes a dozen kernels, which takes 11 ms, so numbers shall come again.
+FILLED = 64
+
 Origin = tuple[str, str]  # key of the embeddings that gave the position bias (MPNet), and its grad
 
 
 class Stream(NamedTuple):
     sequence: int
     length: int  # rows: one per token; once it is read out a single one, or one per word
-    task_uses: tuple[TaskUse, ...]
+    task_uses: tuple[TaskUse, ...]  # none: rows that fill a group up, which nobody reads
     origin: Origin = ("", "")
 
 
@@ -72,6 +76,7 @@ class PackedForward:
         self.paths = routing.in_training if learning else routing.in_evaluation
         self.first = pack.first
         self.words = pack.words
+        self.filled = learning and narrow == torch.bfloat16 and pack.tokens.device.type == "cpu"
         if pack.first:
             self.groups = [
                 self._narrowed(pack.first, _group(start, states)) for start, states in pack.cached
@@ -141,7 +146,8 @@ class PackedForward:
             first += len(group.rows)
         groups = self.groups
         rows = groups[0].rows if len(groups) == 1 else torch.cat([g.rows for g in groups])
-        return {key: _ordered(rows, part) for key, part in members.items()}
+        multiple = FILLED if self.filled and row <= self.routing.plan.layers else 1
+        return {key: _ordered(rows, part, multiple) for key, part in members.items()}
 
     def _together(self, row: int) -> dict[RowUse, Group] | None:
         """All streams as they lie, where one cell has them all, in an order that they have."""
@@ -248,8 +254,12 @@ class PackedForward:
         return len(layers)
 
     def _adapters(self, row: int, streams: Sequence[Stream]) -> SegmentAdapters | None:
+        def adapters_of(stream: Stream) -> tuple[tuple[Cell, bool], ...]:
+            task_uses = stream.task_uses or streams[-2].task_uses  # what fills up goes along
+            return self.paths[task_uses[0]][row].adapters
+
         segments = []
-        for adapters, part in groupby(streams, lambda s: self.paths[s.task_uses[0]][row].adapters):
+        for adapters, part in groupby(streams, adapters_of):
             modules = tuple(self._adapter(cell, frozen) for cell, frozen in adapters)
             segments.append(Segment(modules, self._layout(tuple(part))))
         return SegmentAdapters(row, segments) if any(s.adapters for s in segments) else None
@@ -275,7 +285,7 @@ class PackedForward:
         """The first token of each word, of sequences that may have none."""
         places, streams, start = [], [], 0
         for stream in group.streams:
-            words = self.words[stream.sequence] if self.words else ()
+            words = self.words[stream.sequence] if self.words and stream.task_uses else ()
             places += [start + token for token in words]
             streams.append(stream._replace(length=len(words)))
             start += stream.length
@@ -292,12 +302,17 @@ def _group(start: int, states: CachedStates) -> Group:
     return Group(streams, states.rows)
 
 
-def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]]) -> Group:
-    """The members' rows of all, equal adapters and equal lengths side by side."""
+def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]], multiple: int) -> Group:
+    """The members' rows of all, equal adapters and equal lengths side by side; some rows again, for
+    nobody, if their number is no multiple of this."""
     members = sorted(members, key=lambda m: (m[0].adapters, m[2].origin, m[2].length))
     starts = [start for _, start, _ in members]
     streams = tuple(stream for _, _, stream in members)
     lengths = [stream.length for stream in streams]
+    if fill := -sum(lengths) % multiple:
+        streams += (Stream(-1, fill, (), streams[-1].origin),)
+        index = F.pad(gather_rows(starts, lengths), (0, fill))
+        return Group(streams, rows[index.to(rows.device)])
     ends = [start + length for start, length in zip(starts, lengths, strict=True)]
     if starts == [0, *ends[:-1]] and ends[-1] == rows.shape[0]:
         return Group(streams, rows)

@@ -67,12 +67,22 @@ def cagrad(gram: Matrix, radius: float) -> Vector:
         constraints=LinearConstraint(np.ones(m), 1, 1),
         options={"ftol": 1e-14, "maxiter": 200},
     )
-    w = np.asarray(solution.x, dtype=np.float64)
+    # Where a mix of the gradients vanishes the cost has a kink, at which the search may get stuck.
+    w = min(np.asarray(solution.x, dtype=np.float64), _shortest(gram), key=lambda w: cost(w)[0])
     length = math.sqrt(max(float(w @ gram @ w), 0.0))
     if length < 1e-4:
         # Some mix of the gradients vanishes: no step helps every task.
         return np.zeros(m)
     return 1 / m + reach / length * w
+
+
+def _shortest(gram: Matrix) -> Vector:
+    """The mix of the gradients that is shortest."""
+    values, vectors = np.linalg.eigh(gram)
+    root = np.sqrt(np.clip(values, 0, None))[:, None] * vectors.T
+    # Whatever the sum is drawn to one with, the best direction stays the same.
+    w = nnls(np.vstack([root, np.ones(len(gram))]), np.append(np.zeros(len(gram)), 1.0))[0]
+    return np.asarray(w / w.sum(), dtype=np.float64)
 
 
 def fairgrad(gram: Matrix, alpha: float) -> Vector:

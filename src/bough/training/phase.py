@@ -277,7 +277,7 @@ class Phase:
         self.losses = state["losses"]
 
 
-def _epochs_by_rows(steps: int) -> int:
+def epochs_by_rows(steps: int) -> int:
     """How many epochs of so many steps are enough: few rows are gone through more often."""
     return min(max(math.ceil(ENOUGH_STEPS / steps), FEWEST_EPOCHS), MOST_EPOCHS)
 
@@ -301,7 +301,7 @@ def _length(
         steps = max(1, round(training.tokens / _mean_step(sampler(epochs), epochs, lengths)))
         return sampler(epochs_of(steps)), steps
     if training.steps is None:
-        epochs = training.epochs or _epochs_by_rows(sampler(1).steps(0))
+        epochs = training.epochs or epochs_by_rows(sampler(1).steps(0))
         chosen = sampler(epochs)
         return chosen, sum(chosen.steps(epoch) for epoch in range(epochs))
     return sampler(epochs_of(training.steps)), training.steps
