@@ -7,7 +7,8 @@
 `bough` is what a newcomer does: `bough init train.csv`, which sets rows aside to judge by, and
 `bough train`; peers learn from all the rows. `--try` is the same with settings of its own, one way
 more. Everyone gets the same encoder (MiniLM), rows and minutes. PYTHON is that of an environment
-for the peers (`benchmarks/peers/fine_tune.py` says how to make one).
+for the peers (`benchmarks/peers/fine_tune.py` says how to make one). Minutes are of processor time,
+shared out to the threads, so that other work on the machine changes nothing.
 
 Cells run one after the other at the lowest priority; each is a line in benchmarks/defaults.jsonl as
 soon as it is done, and what is there is not run again: stop it and start it whenever you like, on
@@ -27,10 +28,10 @@ import hashlib
 import json
 import math
 import os
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ def run(cell: Cell, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     train = default_sets.drawn(cell.set, rows, cell.size, cell.seed)
     default_sets.write(folder / "train.csv", train)
     default_sets.write(folder / "test.csv", test)
-    began = time.monotonic()
+    began = spent()
     try:
         if cell.way.startswith("bough"):
             predicted = by_bough(cell, folder, train, args.threads)
@@ -141,10 +142,16 @@ def run(cell: Cell, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         text = (error.stderr or "").strip().splitlines()[-1:]
         return {"score": None, "error": " ".join(text) or str(error), "rows": len(train)}
     score, values = judged(known.metric, predicted, [label for _, label in test])
+    seconds = round((spent() - began) / args.threads, 1)
     return {
-        "score": round(score, 5), "rows": len(train), "seconds": round(time.monotonic() - began, 1),
-        "values": packed(values),
+        "score": round(score, 5), "rows": len(train), "seconds": seconds, "values": packed(values),
     }  # fmt: skip
+
+
+def spent() -> float:
+    """Seconds that processors worked for what was called so far; other processes do not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def packed(values: np.ndarray) -> str | list[float]:
