@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bough.files import DiskFullError, replacing, write_atomically
+from bough.files import DiskFullError, csv_writer, replacing, write_atomically
 from tests.raising import raising
 
 
@@ -66,6 +68,17 @@ def test_a_full_disk_under_bits_of_text_is_told(
     ):
         text.write("x" * 1_000_000)
     assert not os.listdir(tmp_path)
+
+
+def test_every_cell_of_a_csv_file_is_read_back() -> None:
+    rows = [["a", "b"], ["one\rtwo", "x"], ["\r", "\n"], ["a\r\nb", 'say "so", now'], ["", "\r\n"]]
+    text = io.StringIO(newline="")
+    table = csv_writer(text)
+    table.writerow(rows[0])
+    table.writerows(rows[1:])
+    written = text.getvalue()
+    assert written.startswith('a,b\n"one\rtwo",x\n'), "lines end as they always did"
+    assert list(csv.reader(io.StringIO(written, newline=""))) == rows
 
 
 def test_words_of_torch_for_a_full_disk_are_seen_through(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
 import io
@@ -9,7 +10,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO, TextIO
+from typing import IO, TYPE_CHECKING, BinaryIO, TextIO
+
+if TYPE_CHECKING:
+    from _csv import Writer
 
 PART = ".part"  # how the names of files end that are not complete yet
 
@@ -47,6 +51,22 @@ def replacing(path: Path) -> Iterator[TextIO]:
             yield text
         finally:
             text.detach()  # all is handed on, and the file beneath stays open
+
+
+class _BareEnds:
+    """What `csv.writer` writes its lines to: the ends it is told of become `\\n`."""
+
+    def __init__(self, file: TextIO):
+        self.file = file
+
+    def write(self, line: str) -> int:
+        return self.file.write(line.removesuffix("\r\n") + "\n")
+
+
+def csv_writer(file: TextIO) -> Writer:
+    """Writes lines of CSV that end in `\\n`, and a cell with any end of a line in quotes."""
+    # Python 3.11 quotes only the ends that it writes itself: told of \n, it leaves a \r bare.
+    return csv.writer(_BareEnds(file), lineterminator="\r\n")
 
 
 @contextmanager

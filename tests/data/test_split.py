@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import replace
 
 from bough.data.checked_rows import Rows
-from bough.data.split import split_off
+from bough.data.split import Whole, split_off
 from tests.data.reading import texts
 
 
@@ -50,3 +52,12 @@ def test_tasks_on_one_file_set_the_same_texts_aside_whatever_is_missing() -> Non
     whole = split_off(as_rows(parts, [0, 1] * 200), by_class, 400)[1]
     part = split_off(as_rows(parts[150:], [0, 1, 1, 0, 1] * 50), by_class, 400)[1]
     assert {parts[n] for n in whole} & set(parts[150:]) == {parts[150 + n] for n in part}
+
+
+def test_a_line_that_ends_within_a_text_stays_in_it() -> None:
+    rows = as_rows(["one\rtwo", "three"], [0, 1])
+    whole = Whole(rows, ("text",), ("label",), {2: {"label": "no"}, 3: {"label": "yes"}})
+    written = io.StringIO(whole.csv([0, 1]), newline="")
+    assert list(csv.reader(written)) == [
+        ["id", "text", "label"], ["0", "one\rtwo", "no"], ["1", "three", "yes"],
+    ]  # fmt: skip

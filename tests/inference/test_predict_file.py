@@ -125,6 +125,25 @@ def test_what_was_written_is_said(
     assert f"2 rows answered: {tmp_path / 'out.csv'}" in capsys.readouterr().err
 
 
+# --- other columns that come along --------------------------------------------------------------
+
+
+def kept(folder: str, place: Path, rows: list[dict[str, Any]], out: str) -> list[dict[str, Any]]:
+    """The rows as JSON lines, answered with all their columns."""
+    (place / "in.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    answer_file(folder, str(place / "in.jsonl"), place / out, Choice(keep=True))
+    if out.endswith(".jsonl"):
+        return read_jsonl(place / out)
+    with open(place / out, encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text, strict=True))
+
+
+@pytest.mark.parametrize("out", ["out.csv", "out.jsonl"])
+def test_a_line_that_ends_within_a_cell_stays_in_it(out: str, folder: str, tmp_path: Path) -> None:
+    rows = [{"text": "the old tree", "note": "one\rtwo"}, {"text": "a leaf", "note": "x\r\ny"}]
+    assert [row["note"] for row in kept(folder, tmp_path, rows, out)] == ["one\rtwo", "x\r\ny"]
+
+
 # --- streams -------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import subprocess
 import sys
@@ -152,6 +153,13 @@ def test_a_plan_that_is_gone(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.txt").write_bytes(content)
     with pytest.raises(UserError, match=r"plan\.txt: is damaged"):
         _ = Run(tmp_path).plan
+
+
+def test_a_line_that_ends_within_a_cell_stays_in_it(folder: Path) -> None:
+    rows = [["1", "one\rtwo"], ["2", "three\nfour"]]
+    Writer(folder).write_csv("predictions/a.csv", ["id", "text"], rows)
+    with open(folder / "predictions" / "a.csv", encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file)) == [["id", "text"], *rows]
 
 
 def test_an_onlooker_leaves_no_trace(folder: Path) -> None:

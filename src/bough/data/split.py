@@ -6,7 +6,6 @@ table stay in one table.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from bough.data.checked_rows import Rows
 from bough.data.label_cells import label_cells
 from bough.errors import UserError
+from bough.files import csv_writer
 from bough.recipe.tasks import Task
 
 SHARE = 0.1  # of the rows, set aside for dev
@@ -80,7 +80,7 @@ class Whole:
     def csv(self, numbers: Sequence[int]) -> str:
         """These rows as CSV, with the id or line they had in the file they are from."""
         text = io.StringIO(newline="")
-        table = csv.writer(text, lineterminator="\n")
+        table = csv_writer(text)
         with_id = "id" not in (*self.texts, *self.labels)
         table.writerow([*["id"] * with_id, *self.texts, *self.labels])
         for n in numbers:

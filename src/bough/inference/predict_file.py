@@ -5,7 +5,6 @@ Answers are written as they come; a file of them takes its place only when it is
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from bough.errors import UserError
-from bough.files import replacing
+from bough.files import csv_writer, replacing
 from bough.inference.answers import Answer
 from bough.inference.columns import cells, names
 from bough.inference.input_files import (
@@ -176,7 +175,7 @@ class _CSV:
     def __init__(self, file: TextIO, model: Model, asked: Inputs):
         self.kept = asked.kept
         self.columns = [column for task in asked.tasks for column in names(task, model.tasks[task])]
-        self.table = csv.writer(file, lineterminator="\n")
+        self.table = csv_writer(file)
         self.table.writerow(["id", *map(sheet_cell, self.kept), *self.columns])
 
     def write(self, row: Row, answered: dict[str, Answer]) -> None:

@@ -8,7 +8,6 @@ log is replaced whole; the log is cut back to the checkpoint's place when a run 
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -21,7 +20,7 @@ from typing import IO, Any, Literal
 from pydantic import BaseModel
 
 from bough.errors import UserError
-from bough.files import Content, clear_parts, explained, write_atomically
+from bough.files import Content, clear_parts, csv_writer, explained, write_atomically
 from bough.plan.encoder_pooling import BEFORE_AUTO
 from bough.recipe.recipe import Recipe
 from bough.runs import run_files
@@ -198,7 +197,7 @@ class Writer:
 
     def write_csv(self, name: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         text = io.StringIO(newline="")
-        table = csv.writer(text, lineterminator="\n")
+        table = csv_writer(text)
         table.writerow(header)
         table.writerows(rows)
         self.write(name, text.getvalue())
