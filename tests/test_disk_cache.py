@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -97,6 +98,21 @@ def test_a_wrong_limit_is_a_mistake(value: str, monkeypatch: pytest.MonkeyPatch)
     ) as caught:
         disk_limit()
     assert "\n" not in str(caught.value)
+
+
+def test_a_cache_that_is_only_read(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of another user: it is used, and what is damaged in it stays."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    cache.save(KEYS[0], [({"name": "x"}, ROWS)], filled=False)
+    (cache.folder / f"{KEYS[1]}.json").write_text("{")
+    monkeypatch.setattr(os, "utime", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert cache.read(KEYS[0], mapped=False) is not None
+    assert cache.read(KEYS[1]) is None
+    assert cache.damaged == 1
 
 
 @pytest.mark.parametrize("mapped", [False, True])

@@ -78,11 +78,13 @@ class DiskCache:
             ]
             if content["crc32"] != _checksum(entry):
                 raise ValueError("not what was written")
-            os.utime(index)
+            with suppress(OSError):  # it is there to be read, if not to be changed
+                os.utime(index)
         except OSError:  # absent
             return None
         except Exception:  # whatever the readers stumble over first, in bytes that are none
-            index.unlink(missing_ok=True)
+            with suppress(OSError):
+                index.unlink()
             self.damaged += 1
             return None
         return entry

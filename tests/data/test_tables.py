@@ -191,6 +191,11 @@ load("split", text="sentence", train=source("trian"), dev=source("test"))
 load("column", text="sentence", train={"hub": "set", "columns": {"sentence": "texts"}}, dev=named)
 load("ours", text="sentence", train={"hub": "set", "columns": {"sentense": "text"}}, dev=named)
 load("nothing", text="sentence", train={"hub": "owner/there-is-no-such-set"}, dev=named)
+from bough.data.prepared import table
+table.LARGE = 0  # from here on what was made is kept
+for column, labels in (("a", ["no", "yes"]), ("b", ["no", "yes"]), ("b", ["poor", "great"])):
+    one = named | {"columns": {"text": column}, "labels": labels}
+    load(f"kept {column} {labels[0]}", text="text", train=one, dev=one | {"split": "validation"})
 print(json.dumps(said))
 """
 
@@ -198,6 +203,7 @@ print(json.dumps(said))
 def test_hub_sets_from_a_local_folder(tmp_path: Path) -> None:
     """In a process of its own: `datasets` fixes its cache folder when it is imported."""
     env = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    env["BOUGH_CACHE"] = str(tmp_path / "cache")
     (tmp_path / "data").mkdir()
     done = subprocess.run(
         [sys.executable, "-c", _HUB, str(tmp_path / "data")],
@@ -207,6 +213,13 @@ def test_hub_sets_from_a_local_folder(tmp_path: Path) -> None:
     said = json.loads(done.stdout.splitlines()[-1])
     fine = {"train": [[["fine"], ["bad"]], [1, 0]], "dev": [[["so"]], [1]]}
     assert said["csv"] == [["0", "1"], fine]
+    for (column, labels), texts in (
+        (("a", ["no", "yes"]), [["x"], ["y"]]),
+        (("b", ["no", "yes"]), [["u"], ["v"]]),
+        (("b", ["poor", "great"]), [["u"], ["v"]]),
+    ):
+        found = {"train": [texts, [1, 0]], "dev": [texts, [0, 0]]}
+        assert said[f"kept {column} {labels[0]}"] == [labels, found]
     assert said["parquet"] == [
         ["same", "different"],
         {

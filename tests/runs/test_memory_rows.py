@@ -93,6 +93,13 @@ def test_files_and_hub_sets_stay_what_they_are(tiny_folder: Path) -> None:
     same, files = stored(given, given.tasks)
     assert files == {}
     assert same == given
+    hub = {"kind": "classify", "text": "text", "train": {"hub": "a/set"}, "dev": {"hub": "a/set"}}
+    mood = recipe(tiny_folder)["tasks"]["mood"]
+    mixed = Recipe.read(recipe(tiny_folder) | {"tasks": {"hub": hub, "mood": mood}})
+    kept, files = stored(mixed, mixed.tasks)
+    assert len(files) == 2
+    assert kept.tasks["hub"] == mixed.tasks["hub"]
+    assert kept.data == mixed.data, "not all of it is in the run"
     assert not is_stored("rows/mine.jsonl")
     assert not is_stored("data/mood-train-0123456789ab.jsonl")
 

@@ -244,7 +244,7 @@ def check(
     """A table's rows for this task, each good one of them."""
     tasks = {} if use == "ignored" else {name: task}
     reading = Reading(task.columns, tasks, task.twin, hashes=False, marked=task.kind == "tag")
-    source = Stream(table.source, 0, iter([table]), lambda cache: None)
+    source = Stream(table.source, 0, lambda: iter([table]), lambda cache: None)
     return rows_of(name, prepare(source, reading), policy, use, task, ways)
 
 

@@ -37,7 +37,8 @@ def stored(recipe: Recipe, tasks: Mapping[str, Task]) -> tuple[Recipe, dict[str,
         named[name] = task.model_copy(update=changed)
     kept = {"tasks": named}
     sources = [getattr(task, split) for task in named.values() for split in SPLITS]
-    if all(source is None or source in files for source in sources):
+    # A hub set cannot be looked up: it has no hash.
+    if all(s is None or (isinstance(s, str) and s in files) for s in sources):
         return recipe.model_copy(update={**kept, "data": "."}), files  # found wherever the run goes
     return recipe.model_copy(update=kept), files
 

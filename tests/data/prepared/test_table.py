@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ import pytest
 
 from bough.data import checked_rows
 from bough.data.dataset import Data
-from bough.data.prepared import table
+from bough.data.prepared import streams, table
+from bough.data.tables import Table
+from bough.disk_cache import DiskCache, GrowingArray
 from bough.errors import UserError
 from bough.recipe.recipe import Recipe
 from tests import tiny
@@ -168,6 +172,44 @@ def test_without_room_it_is_held_in_memory(
     monkeypatch.setenv("BOUGH_CACHE_GB", "1")
     monkeypatch.setenv("BOUGH_CACHE", "/proc/nowhere")
     assert_same(before, gathered(files))
+
+
+@pytest.mark.parametrize("broken", ["add", "finish", "save"])
+def test_a_cache_that_fills_up_costs_no_row(
+    broken: str, files: Path, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as small:
+        small.setattr(table, "LARGE", 2**60)
+        before = gathered(files)
+    calls = 0
+
+    def full(*_: object, **__: object) -> None:
+        nonlocal calls
+        calls += 1
+        if broken != "add" or calls > 40:  # in the middle of the table
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(DiskCache if broken == "save" else GrowingArray, broken, full)
+    assert_same(before, gathered(files))
+    assert calls
+    assert not list(large.glob("*.part"))
+
+
+def test_a_file_that_cannot_be_read_is_not_read_twice(
+    files: Path, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def torn(*_: object) -> Iterator[Table]:
+        nonlocal calls
+        calls += 1
+        yield from ()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(streams, "parts", torn)
+    with pytest.raises(OSError, match="Input/output error"):
+        gathered(files)
+    assert calls == 1
 
 
 @pytest.mark.parametrize("several", [0, 2**60])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ class Stream:
 
     source: str
     size: int  # in bytes, about
-    tables: Iterator[Table]
+    tables: Callable[[], Iterator[Table]]  # each time from the first part on
     digest: Callable[[DiskCache], str | None]  # what its content is known by, if by anything
 
 
@@ -35,7 +38,7 @@ def open_table(
     source: str | Hub | tuple[Record, ...], wanted: Wanted, root: Path, origin: str
 ) -> Table:
     """All of what a recipe names as a source; rows in memory have no name but `origin`."""
-    return _joined(stream(source, wanted, root, origin).tables)
+    return _joined(stream(source, wanted, root, origin).tables())
 
 
 def stream(
@@ -44,12 +47,14 @@ def stream(
     """The same part by part."""
     if isinstance(source, str):
         path = place(source, root)
-        tables = parts(path, wanted)
-        size = path.stat().st_size if path.exists() else 0
+        # os.path says no to a name that the system does not take, where a Path raises.
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        tables = partial(parts, path, wanted)
         return Stream(str(path), size, tables, lambda cache: cache.file_digest(path))
     if isinstance(source, Hub):
         return _hub(source, wanted, root)
-    return Stream(origin, ROW * len(source), _memory(source, wanted, origin), lambda cache: None)
+    tables = partial(_memory, source, wanted, origin)
+    return Stream(origin, ROW * len(source), tables, lambda cache: None)
 
 
 def _joined(tables: Iterable[Table]) -> Table:
@@ -122,7 +127,9 @@ def _hub(source: Hub, wanted: Wanted, root: Path) -> Stream:
 
     size = rows.dataset_size or ROW * len(rows)
     print_of = getattr(rows, "_fingerprint", None)  # of the content and of what was done to it
-    return Stream(origin, size, tables(), lambda cache: print_of)
+    # What the recipe makes of the same content: other columns, other names of the classes.
+    known = print_of and json.dumps([print_of, theirs, classes, tags])
+    return Stream(origin, size, tables, lambda cache: known)
 
 
 def _class_names(

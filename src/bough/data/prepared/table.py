@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +41,7 @@ from bough.data.prepared.part import (
     Reading,
 )
 from bough.data.prepared.pool import read_parts
-from bough.data.prepared.store import Disk, Memory
+from bough.data.prepared.store import Disk, Memory, Unkept, keeping
 from bough.data.prepared.streams import Stream
 from bough.data.prepared.unread_cells import UnreadCells
 from bough.data.tables import Skipped, Table
@@ -50,7 +51,7 @@ from bough.errors import UserError, shorten
 from bough.recipe.tasks import Task
 from bough.spans.schemes import Span
 
-VERSION = 1  # of what is made: part of every key
+VERSION = 2  # of what is made: part of every key
 LARGE = 32 * 2**20  # bytes of a source that is not held in memory
 SEVERAL = 8 * 2**20  # bytes of a source that several processes are worth starting for
 GROWTH = 4  # times the size of a source that is made of it, about
@@ -113,13 +114,15 @@ def prepare(
     if (kept := _kept(cache, key, stream, reading)) is not None:
         return kept
     try:
-        with cache.made_by_one(key):
+        with ExitStack() as stack:
+            with keeping():
+                stack.enter_context(cache.made_by_one(key))
             if (kept := _kept(cache, key, stream, reading)) is not None:  # by another meanwhile
                 return kept
-            cache.make_room(GROWTH * stream.size)
-            made = _Making(stream, reading, Disk(cache, key), watch, tokenizer).run()
+            disk = Disk(cache, key, GROWTH * stream.size)
+            made = _Making(stream, reading, disk, watch, tokenizer).run()
             return replace(made, key=key)
-    except OSError:  # a full or read-only cache is no reason to stop a run
+    except Unkept:  # a full or read-only cache is no reason to stop a run
         return _Making(stream, reading, Memory(), watch, tokenizer).run()
     finally:
         cache.clear_unfinished(key)
@@ -184,7 +187,7 @@ class _Making:
         return self._finish(last)
 
     def _tables(self) -> Iterator[Table]:
-        for table in self.stream.tables:
+        for table in self.stream.tables():
             nothing = [None] * len(table.lines)  # where a column is missing, which is said later
             there = dict.fromkeys(self.reading.columns, nothing) | table.columns
             yield replace(table, columns=there)
