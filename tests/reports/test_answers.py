@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bough.comparison.compare import Comparison
+from bough.comparison.compare import Comparison, compare
 from bough.reports.answers import task_answers
 from bough.reports.page import page
+from tests import simulated
 from tests.html_page import Page
 
 
@@ -51,6 +53,21 @@ def test_numbers_are_a_map_of_predicted_against_true(comparison: Comparison) -> 
         assert variant.map is not None
         assert 'class="diagonal"' in variant.map
         assert f"{variant.label}, sts: predicted (up) against true (right)" in variant.map
+
+
+def test_numbers_that_are_all_alike(tmp_path: Path) -> None:
+    """Without a range they have no two ends, and are shown in the middle."""
+    source = simulated.data(tmp_path / "data", 30)
+    recipe = simulated.recipe(source, "full", 0, **{"tasks.sts.range": "null"})
+    comparison = compare([simulated.run(tmp_path / "run", recipe)])
+    (run,) = comparison.answers["full", "sts"]
+    alike = replace(run, truth=np.full_like(run.truth, 3.0))
+    comparison = replace(comparison, answers={("full", "sts"): (alike,)})
+    made = task_answers(comparison, "sts", {})
+    (variant,) = made.variants
+    assert variant.map is not None
+    assert "true 3.00" in made.calibration
+    assert "nan" not in made.calibration
 
 
 def test_of_many_classes_the_commonest_mistakes(many_classes: Comparison) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from bough.comparison.compare import Comparison, compare
 from bough.inference.torch_model import MultiTaskModel
+from bough.reports import contradictions as contradictions_module
 from bough.reports.contradictions import Question, between, contradictions
 from bough.reports.hard_examples import read_texts
 from bough.reports.page import page
@@ -47,6 +48,28 @@ def test_tasks_that_agree(tmp_path: Path) -> None:
     assert asked.pairs[0].correlation > 0.99
     assert asked.pairs[0].apart == 0  # one score for both is never far from itself
     assert asked.pairs[0].asked == 80
+
+
+def test_pairs_from_all_of_a_file_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = simulated.data(tmp_path / "data", 150)
+    run = simulated.run(tmp_path / "run", simulated.recipe(source, "full", 0))
+    comparison = compare([run])
+    texts = read_texts(comparison)[0]
+    asked: list[Question] = []
+
+    def ask(run: object, names: object, questions: list[Question]) -> list[object]:
+        asked.extend(questions)
+        return []
+
+    monkeypatch.setattr(contradictions_module, "_ask", ask)
+    contradictions(comparison, texts)
+    for name in ("quora", "sts"):
+        rows = [texts[name].index(q.texts) for q in asked if q.source == name]
+        assert len(set(rows)) == 100
+        assert np.diff(rows).max() == 2
+        assert rows[-1] >= 148
 
 
 def test_tasks_that_contradict_each_other_are_shown_with_the_truth(tmp_path: Path) -> None:

@@ -42,5 +42,6 @@ def test_without_models_there_is_nothing_to_draw(tmp_path: Path) -> None:
     run = simulated.run(tmp_path / "run", simulated.recipe(source, "full", 0))
     (run / "model" / "config.json").unlink()
     comparison = compare([run])
+    assert plans.shared_layers(comparison.variants[0]) is None, "not as if they were none"
     assert plans.drawings(comparison) == []
     assert plans.weights_by_users(comparison) is None

@@ -145,7 +145,7 @@ def _by_label(
 def _graded(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnswers:
     """How often which number was answered to which."""
     truth = runs[0].truth
-    low, high = variant.recipe.tasks[name].range or (float(min(truth)), float(max(truth)))
+    low, high = _ends(truth, variant.recipe.tasks[name].range)
     grades = _grades(truth, low, high)
     half = (grades[1] - grades[0]) / 2
     edges = np.append(grades - half, high + half)
@@ -160,6 +160,15 @@ def _graded(variant: Variant, name: str, runs: Sequence[Answers]) -> VariantAnsw
         counts[::-1], names, names[::-1], "true value", title, reach=reach, digits=1, corner=True
     )
     return VariantAnswers(variant.label, len(runs), plot)
+
+
+def _ends(truth: Floats, ends: tuple[float, float] | None) -> tuple[float, float]:
+    """The task's range, or the labels' own; never empty, as answers are told as shares of it."""
+    low, high = ends or (float(truth.min()), float(truth.max()))
+    if low < high:
+        return low, high
+    half = max(1.0, abs(low)) / 2  # so wide that it is not lost beside a large number
+    return low - half, low + half
 
 
 def _grades(truth: Floats, low: float, high: float) -> Floats:
@@ -227,7 +236,7 @@ def _graded_points(runs: Sequence[Answers], ends: tuple[float, float] | None) ->
     answers, truth = (
         np.concatenate(a) for a in zip(*((a.said, a.truth) for a in runs), strict=True)
     )
-    low, high = ends or (float(truth.min()), float(truth.max()))
+    low, high = _ends(truth, ends)
     points = []
     for x, mean, rows in _binned(np.clip((answers - low) / (high - low), 0, 1), truth):
         tip = f"predicted {low + x * (high - low):.2f}, true {mean:.2f}"

@@ -78,7 +78,9 @@ def contradictions(comparison: Comparison, texts: Texts) -> Contradictions | Non
     paired = [name for name, task in best.recipe.tasks.items() if task.paired and name in texts]
     for name in paired:
         answers = comparison.answers[best.label, name][0]
-        chosen = range(0, len(texts[name]), max(1, len(texts[name]) // ASKED))[:ASKED]
+        rows = len(texts[name])
+        most = min(rows, ASKED)
+        chosen = [n * rows // most for n in range(most)]  # from all of the file, evenly
         questions += [
             Question(texts[name][i], name, answers.word(answers.truth[i])) for i in chosen
         ]

@@ -40,12 +40,13 @@ def drawings(comparison: Comparison) -> list[Markup]:
 
 
 def shared_layers(variant: Variant) -> int | None:
-    """Layers that all tasks share, where the plan says no more than that; -1 for none at all."""
+    """Layers that all tasks share, where they are known and the plan says no more than that; -1 for
+    none at all."""
     if variant.plan == "separate":
         return -1
     if variant.plan == "full":
-        known = _plan(variant)
-        return known[0].layers if known is not None else 0
+        known = _plan(variant)  # without the model nobody knows how many layers it has
+        return None if known is None else known[0].layers
     split = re.fullmatch(r"split@(\d+)", variant.plan)
     return int(split[1]) if split else None
 
