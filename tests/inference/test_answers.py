@@ -11,6 +11,7 @@ from bough.spans.words import Words
 
 MOOD = Task(kind="classify", text="x", labels=("bad", "good"))
 PLACES = Task(kind="tag", text="text", labels=("place",))
+TOPICS = Task(kind="multilabel", text="x", labels=("a", "b", "c"))
 LIKE = Task(kind="regress", text=("x", "y"), range=(0, 5))
 
 
@@ -29,6 +30,18 @@ def test_a_number_is_in_its_range() -> None:
     assert low.plain() == {"value": 0.0}
     assert low.finite
     assert not Answer(value=float("nan")).finite
+
+
+def test_of_several_labels_only_sure_ones_on_request() -> None:
+    (found,) = answers_of(TOPICS, torch.tensor([[2.0, 0.5, -1.0]]))
+    assert found.labels == ("a", "b")
+    assert found.unless_below(0.55) is found
+    some = found.unless_below(0.8)
+    assert some == Answer(labels=("a",), probabilities=found.probabilities, abstained=True)
+    assert some.plain()["abstained"] is True
+    assert found.unless_below(1.0).labels == ()
+    (none,) = answers_of(TOPICS, torch.tensor([[-2.0, -0.5, -1.0]]))
+    assert none.unless_below(1.0) is none, "nothing was left out"
 
 
 def test_spans_are_of_the_text() -> None:

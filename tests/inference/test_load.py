@@ -44,6 +44,13 @@ def test_an_onnx_folder_has_no_weights_for_torch(onnx_folder: Path) -> None:
     assert load(onnx_folder, device="auto").tasks
 
 
+@pytest.mark.parametrize("threads", [0, -1])
+def test_a_pass_has_a_thread(threads: int, run: Run, onnx_folder: Path) -> None:
+    for source in (run.folder, onnx_folder):
+        with pytest.raises(UserError, match=f"threads is {threads}; expected 1 or more"):
+            load(source, threads=threads)
+
+
 def test_without_onnxruntime(onnx_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(

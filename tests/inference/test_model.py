@@ -21,7 +21,8 @@ from bough.inference import model as model_module
 from bough.inference import torch_model
 from bough.inference.torch_model import MultiTaskModel, untrained_model
 from bough.recipe.recipe import Recipe
-from tests import folders
+from bough.recipe.tasks import Task
+from tests import folders, tiny
 from tests.inference.texts import LONG, SHORT, TEXTS, close
 
 # --- answers --------------------------------------------------------------------------------------
@@ -81,6 +82,19 @@ def test_what_is_cut_is_marked(model: MultiTaskModel) -> None:
     assert (short[single].cut, cut[single].cut) == (False, True)
     assert "cut" not in short[single].plain()
     assert cut[single].plain()["cut"] is True
+
+
+def test_a_text_alone_in_a_tuple_or_list_is_a_text() -> None:
+    tasks = {"names": Task(kind="tag", text="text", labels=("wood",), pooling="words")}
+    source = tiny.encoder(layers=2)
+    tagger = MultiTaskModel(tiny.network("full", tasks, source, stir=0.5), source.tokenizer, 40)
+    text = "the old tree is green and the leaf was not bright"
+    alone: Any = (text,)
+    forms: list[Any] = [text, alone, [text]]
+    for found in [*tagger.predict(forms), tagger.predict(alone)]:
+        spans = found["names"].spans
+        assert spans
+        assert [span.text for span in spans] == [text[span.start : span.end] for span in spans]
 
 
 def test_a_model_is_shown_in_a_line(model: MultiTaskModel) -> None:

@@ -80,3 +80,13 @@ def test_a_folder_with_other_things_in_it_is_not_saved_into(
     with pytest.raises(UserError, match="is a file; give a folder for the model"):
         model.save(tmp_path / "README.md")
     assert (tmp_path / "README.md").read_text() == "my own"
+
+
+def test_a_folder_at_home(
+    model: MultiTaskModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert model.save("~/mine") == tmp_path / "home" / "mine"
+    assert [file.name for file in tmp_path.iterdir()] == ["home"]
+    assert list(load_torch("~/mine").tasks) == list(model.tasks)

@@ -95,3 +95,23 @@ def test_spans_are_answered_as_the_schema_says() -> None:
         assert (await client.get("/tasks")).json()["tasks"]["names"]["kind"] == "tag"
 
     run(work, made)
+
+
+def test_labels_that_are_left_out_are_in_the_schema() -> None:
+    tasks = {"topics": tiny.task(kind="multilabel", labels=("wood", "colour", "age"))}
+    source = tiny.encoder(layers=2)
+    made = MultiTaskModel(tiny.network("full", tasks, source, stir=0.3), source.tokenizer, 40)
+    texts = [" ".join(tiny.WORDS[n : n + 3]) for n in range(20)]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/predict", json={"texts": texts, "abstain": 0.7})
+        assert answer.status_code == 200
+        said = answer.json()
+        response_type(tasks).model_validate(said)
+        expected = [own["topics"] for own in made.predict(texts, abstain=0.7)]
+        assert [own["topics"]["labels"] for own in said["answers"]] == [
+            list(own.labels or ()) for own in expected
+        ]
+        assert any("abstained" in own["topics"] for own in said["answers"])
+
+    run(work, made)

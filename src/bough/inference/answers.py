@@ -52,7 +52,7 @@ class Answer:
         spans: What a tag task has marked, in the text's order; None where the task marks none.
         cut: The text is longer than the model reads; only its beginning was judged.
         abstained: The label's probability is below what was asked for, so there is no label; or
-            that of a span, which was left out.
+            that of a span, or of one of several labels, which was left out.
 
     Example:
         >>> bough.Answer(value=4.25).plain()
@@ -69,12 +69,16 @@ class Answer:
     labels: tuple[str, ...] | None = None
 
     def unless_below(self, least: float) -> Answer:
-        """The same, but without its label, or the spans, of a smaller probability."""
+        """The same, but without its label, or the labels and spans, of a smaller probability."""
         if self.spans is not None:
-            kept = tuple(span for span in self.spans if not span.score < least)
-            return (
-                self if len(kept) == len(self.spans) else replace(self, spans=kept, abstained=True)
-            )
+            spans = tuple(span for span in self.spans if not span.score < least)
+            whole = len(spans) == len(self.spans)
+            return self if whole else replace(self, spans=spans, abstained=True)
+        if self.labels is not None:
+            shares = self.probabilities or {}
+            labels = tuple(label for label in self.labels if not shares[label] < least)
+            whole = len(labels) == len(self.labels)
+            return self if whole else replace(self, labels=labels, abstained=True)
         if self.score is None or self.score >= least:
             return self
         return replace(self, label=None, abstained=True)

@@ -38,13 +38,15 @@ def load(
             `int8`, if `bough eval RUN --precision int8` has measured what that costs.
 
     Raises:
-        UserError: There is no model, it is damaged, or the device is not there.
+        UserError: There is no model, it is damaged, the device is not there, or `threads` is none.
 
     Example:
         >>> model = bough.load("runs/first")
         >>> model.predict("A fine film.")["sentiment"].label in model.tasks["sentiment"].labels
         True
     """
+    if threads is not None and threads < 1:
+        raise UserError(f"threads is {threads}; expected 1 or more")
     folder = find(source)
     if is_onnx(folder):
         if device not in ("auto", "cpu"):

@@ -143,7 +143,7 @@ class Model(ABC):
             texts: A text, a pair as a tuple, or any iterable of these; or a frame (pandas, polars,
                 Arrow, `datasets`), whose rows are answered by the tasks whose columns it has.
             tasks: A task's name, or several; else all on one text, or all on pairs.
-            abstain: Answers whose label has a smaller probability come without it.
+            abstain: Labels and spans of a smaller probability are left out of the answers.
         """
         if isinstance(texts, str | tuple):
             return next(self.stream([texts], tasks, abstain=abstain))
@@ -223,7 +223,9 @@ class Model(ABC):
         index = whole.sequences.words
         assert index is not None
         words = [index.words(whole.places[number][0]) for number in numbers]
-        return answers_of(self.tasks[task], outputs, [str(texts[n]) for n in numbers], words)
+        asked = (texts[n] for n in numbers)
+        alone = [text if isinstance(text, str) else text[0] for text in asked]  # ("text",) is one
+        return answers_of(self.tasks[task], outputs, alone, words)
 
     def chosen(self, tasks: Iterable[str] | str | None) -> tuple[str, ...] | None:
         """The tasks of these names, each once; None for all that fit a text."""

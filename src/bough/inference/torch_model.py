@@ -142,7 +142,7 @@ class MultiTaskModel(Model):
 
     def save(self, folder: str | Path) -> Path:
         """Write the model's folder; a model that is there is replaced file by file, each whole."""
-        folder = Path(folder)
+        folder = Path(folder).expanduser()
         if folder.is_file():
             raise UserError(f"{folder} is a file; give a folder for the model")
         folder.mkdir(parents=True, exist_ok=True)

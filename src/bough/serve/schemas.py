@@ -32,7 +32,7 @@ Share = Annotated[float, Field(ge=0, le=1.0001)]  # the last digit of a float
 CUT = "The text is longer than the model reads; only its beginning was judged."
 
 OFFSETS = "Characters (Unicode code points) from the text's begin; `end` is behind the last."
-LEFT_OUT = "Spans of a smaller probability than `abstain` were left out."
+LEFT_OUT = "Labels or spans of a smaller probability than `abstain` were left out."
 ABSTAINED = "The label's probability is below `abstain`, so that there is no label."
 
 
@@ -112,6 +112,7 @@ def _answer_type(name: str, task: Task) -> Any:
             fields = {
                 "labels": Annotated[list[label], Field(description="Those that hold.")],
                 "probabilities": Annotated[dict[label, Share], every],
+                "abstained": NotRequired[Annotated[bool, Field(description=LEFT_OUT)]],
             }
         case "classify" | "ordinal":
             fields = {
