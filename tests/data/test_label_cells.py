@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from bough.data import label_cells as module
 from bough.data.label_cells import CellError, label_cells
 from bough.errors import UserError
 from bough.recipe.tasks import Task
@@ -72,6 +75,69 @@ def test_the_train_cells_say_what_the_recipe_leaves_open() -> None:
     for cells, why in ((["x"], "no label is a number"), (["2", "2.0"], "all labels are 2")):
         with pytest.raises(UserError, match=why):
             label_cells(Task(kind="regress", text="x")).found("t", cells, None)
+
+
+@pytest.mark.parametrize("middle", [0.0, -1e6, 1e7, 1e9])
+def test_the_scale_is_as_wide_wherever_the_labels_lie(middle: float) -> None:
+    task = label_cells(Task(kind="regress", text="x"))
+    low, high = task.found("t", [middle - 1, middle + 1], None).scale or (0, 0)
+    assert (low - middle, high - middle) == pytest.approx((-2, 2))
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (["-1e308", "1e308"], "the labels run from -1e+308 to 1e+308, too far to compute with"),
+        (["1e-200", "2e-200"], "too near to each other to compute with"),
+    ],
+)
+def test_numbers_without_a_scale(cells: list[str], why: str) -> None:
+    with pytest.raises(UserError) as caught:
+        label_cells(Task(kind="regress", text="x")).found("t", cells, None)
+    assert why in str(caught.value)
+
+
+def test_a_wrong_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def nearest(word: str, known: object) -> str:
+        asked.append(word)
+        return f"; near {word}"
+
+    monkeypatch.setattr(module, "nearest", nearest)
+    monkeypatch.setattr(module, "SUGGESTED", 2)
+    for cells, cell in ((label_cells(MOOD), "{}"), (label_cells(NAMES), '[[0, 1, "{}"]]')):
+        asked.clear()
+        said = []
+        for wrong in ("x", "y", "x", "z", "y"):
+            with pytest.raises(CellError) as caught:
+                cells.read(cell.format(wrong), "a text")
+            said.append(str(caught.value).partition("; near ")[2])
+        assert asked == ["x", "y"]
+        assert said == ["x", "y", "x", "", "y"]
+
+
+BYTE = b"\xf6".decode(errors="surrogateescape")
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [
+        ("classify", ["a", "b", f"sch{BYTE}n"]),
+        ("ordinal", ["1", "2", BYTE]),
+        ("multilabel", ["a,b", "b", f"a,{BYTE}"]),
+    ],
+)
+def test_a_class_that_no_file_can_hold(kind: Any, cells: list[str]) -> None:
+    """It is a bad row, as a text would be, and found before anything is learned."""
+    found = label_cells(Task(kind=kind, text="x")).found("t", cells, None)
+    assert len(found.labels or ()) == 2
+    for cell in cells[:2]:
+        label_cells(found).read(cell)
+    with pytest.raises(CellError, match="byte 0xf6 is not UTF-8; save the file as UTF-8"):
+        label_cells(found).read(cells[2])
+    with pytest.raises(UserError, match="byte 0xf6 is not UTF-8; save the file as UTF-8"):
+        label_cells(Task(kind=kind, text="x")).found("t", cells[2:], None)
 
 
 def test_cells_may_be_told_once_with_their_counts() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bough.data import checked_rows
+from bough.errors import UserError
 from bough.extras import install_line
 from bough.recipe.tasks import Task
 from tests.data.reading import BARE, CLASSIFY, Write, mistake, read
@@ -97,6 +98,11 @@ def test_wrong_encoding(write: Write) -> None:
     assert "is UTF-16" in mistake(CLASSIFY, utf16)
     header = write("c.csv", "sentence,label,é\nfine,1,0\n".encode("latin-1"))
     assert "line 1: the header is not UTF-8" in mistake(CLASSIFY, header)
+    classes = write("d.csv", b"sentence,label\nfine,a\nso,b\nwell,caf\xe9\n")
+    task = Task(**BARE, train=classes, dev=classes)
+    with pytest.raises(UserError, match=r"d\.csv line 4, column 'label': byte 0xe9 is not UTF-8"):
+        checked_rows.load("t", task, root=Path(), policy="error")
+    assert checked_rows.load("t", task, root=Path(), policy="skip")[0].labels == ("a", "b")
 
 
 def test_half_characters_of_json(write: Write) -> None:

@@ -14,9 +14,12 @@ import torch
 
 from bough.data.checked_rows import Rows
 from bough.data.examples import Examples
+from bough.data.label_cells import label_cells
 from bough.data.packing import by_tokens, collate
 from bough.model.losses import loss
 from bough.model.network import Network
+from bough.recipe.kinds import KINDS, Kind
+from bough.recipe.tasks import Task
 from bough.scoring import evaluate
 from bough.scoring.evaluate import calibrate, learned_nothing, predict, score
 from bough.scoring.metrics import Predictions
@@ -125,6 +128,30 @@ def test_what_the_commonest_class_would_have_is_told(
     tasks = {"bad": one, "good": one | {"commonest": 0.4}, "other": one | {"metric": "f1"}}
     (sentence,) = learned_nothing({"tasks": tasks})
     assert sentence.startswith("task 'bad': accuracy .520 is not shown to be above .527, which")
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"), [(k, m) for k, r in KINDS.items() for m in (*r.metrics, *r.more_metrics)]
+)
+def test_every_kind_is_judged_by_every_metric_it_may_name(kind: Kind, metric: str) -> None:
+    """And whatever it is judged by, it may have learned nothing."""
+    pooling = "words" if kind == "tag" else "mean"
+    task = Task.model_validate({"kind": kind, "text": "text", "metric": metric, "pooling": pooling})
+    every: dict[str, list[Any]] = {
+        "classify": ["a", "b"], "regress": [0.5, 2.0], "ordinal": ["1", "2"],
+        "multilabel": [["a"], ["a", "b"]], "tag": [[], [[0, 4, "x"]]],
+    }  # fmt: skip
+    cells = every[kind]
+    task = label_cells(task).found("t", cells, None)
+    labels = [label_cells(task).read(cells[n % 2], "tree") for n in range(12)]
+    texts = [("tree",)] * 12
+    rows = Rows(texts, labels, [str(n) for n in range(12)], "memory", list(range(12)))
+    examples = {"t": Examples.of(task, rows, tiny.tokenizer(), 30)}
+    network = tiny.network("full", {"t": task}, tiny.encoder())
+    told = score(network.tasks, examples, predict(network, examples), intervals=True)
+    assert told["tasks"]["t"]["metric"] == metric
+    sentences = learned_nothing(told)
+    assert len(sentences) == (metric == "accuracy" and kind != "multilabel")
 
 
 def test_tasks_without_a_temperature_are_given_one(

@@ -266,6 +266,37 @@ def test_ends_stay_within_the_metrics_range() -> None:
         assert -1 <= low < 0.95 < high <= 1
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("n", [2, 4, 20, 100])
+@pytest.mark.parametrize("metric", ["mcc", "kappa", "pearson", "spearman"])
+def test_all_right_is_no_certainty(metric: str, n: int, sign: int) -> None:
+    """Of a few rows that are right, one of which may be all of its class."""
+    truth = np.array([0] * (n - 1) + [1])
+    said = truth if sign > 0 else 1 - truth
+    value, values = pseudo_values(metric, said, truth, 2)
+    low, high = statistics.mean([values[None]]).interval(metric)
+    assert -1 <= low <= value <= high <= 1 + 1e-9
+    if sign > 0 or metric != "kappa":  # which is not -1 where the classes' sizes differ
+        assert value == pytest.approx(sign)
+        assert high - low > 5 / (n + 4)
+    if sign > 0:  # no wider than what the same rows say of a share that runs as far
+        share = statistics.mean([np.ones((1, n))]).interval("accuracy")[0]
+        assert low == pytest.approx(2 * share - 1)
+
+
+@pytest.mark.parametrize(("n", "wrong"), [(30, 0.01), (100, 0.02), (200, 0.005)])
+def test_intervals_of_mcc_near_1_cover(n: int, wrong: float) -> None:
+    rng = np.random.default_rng(n)
+    hits = 0
+    for _ in range(500):
+        truth = rng.permutation(np.arange(n) % 2)
+        said = np.where(rng.random(n) < wrong, 1 - truth, truth)
+        table = pseudo_values("mcc", said, truth, 2)[1]
+        low, high = statistics.mean([table[None]]).interval("mcc")
+        hits += low <= 1 - 2 * wrong <= high
+    assert hits >= 450
+
+
 def test_what_is_no_number_has_no_p() -> None:
     assert statistics.mean([np.full((3, 9), np.nan)]).p is None
 

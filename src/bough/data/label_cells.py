@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from statistics import fmean
 from typing import Any, assert_never
 
@@ -25,6 +25,21 @@ Counts = Sequence[int] | None
 
 class CellError(Exception):
     """Why a cell cannot be used."""
+
+
+def check_encodable(text: str) -> None:
+    """A CellError where the text cannot be written to a file."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as fault:
+        code = ord(text[fault.start])
+        # Undecodable bytes were read as U+DC80 to U+DCFF.
+        if 0xDC80 <= code <= 0xDCFF:
+            raise CellError(
+                f"byte 0x{code - 0xDC00:02x} is not UTF-8; save the file as UTF-8 "
+                "(iconv -f latin1 -t utf-8, if it is Latin-1)"
+            ) from None
+        raise CellError(f"\\u{code:04x} is half a character; fix the text") from None
 
 
 class LabelCells(ABC):
@@ -79,6 +94,7 @@ def label_cells(task: Task) -> LabelCells:
             assert_never(task.kind)
 
 
+SUGGESTED = 100  # different wrong names that are held against the right ones
 NO_CLASS = "the label is no class of this task"
 
 
@@ -91,13 +107,15 @@ class NamedCells(LabelCells):
         # A file may write a class by its name, too; what the recipe says of a value goes first.
         parts = (task.labels or (), self.names)
         self.index = {name: n for part in parts for n, name in enumerate(part)}
+        self.near = _Nearest(self.names)
 
     def place(self, cell: Any) -> int:
         """The index of the class that a cell, or a part of one, names."""
         place = self.index.get(class_name(cell)) if isinstance(cell, str | int | float) else None
         if place is None:
+            check_encodable(str(cell))
             raise CellError(
-                f"{NO_CLASS}; expected one of {listed(self.names)}" + nearest(str(cell), self.names)
+                f"{NO_CLASS}; expected one of {listed(self.names)}" + self.near(str(cell))
             )
         return place
 
@@ -116,7 +134,7 @@ class ClassCells(NamedCells):
     def seen(self, cells: Sequence[Any]) -> tuple[str, ...]:
         """The classes that the cells name."""
         plain = (cell for cell in cells if isinstance(cell, str | int | float))
-        return in_order(map(class_name, plain))
+        return in_order(_writable(map(class_name, plain)))
 
     def missing(self, cell: object) -> bool:
         return is_missing(cell, self.index)
@@ -167,7 +185,7 @@ class SetCells(NamedCells):
                     named |= set(map(class_name, self.parts(cell)))
                 except CellError:  # said by its line when the rows are read
                     continue
-            classes = in_order(named)
+            classes = in_order(_writable(named))
             _look_like_classes(name, self.task.kind, classes, sum(counts or [1] * len(cells)))
         return self.task.with_labels(classes)
 
@@ -222,11 +240,7 @@ class NumberCells(LabelCells):
             raise UserError(f"all labels are {values[0]:g}; there is nothing to learn")
         often = counts or [1] * len(cells)
         weights = [n for n, value in zip(often, numbers, strict=True) if value is not None]
-        middle = fmean(values, weights)
-        wide = 2 * math.sqrt(fmean([(value - middle) ** 2 for value in values], weights))
-        # To so many digits that they can be read in the run's recipe.
-        scale = (float(f"{middle - wide:.6g}"), float(f"{middle + wide:.6g}"))
-        return self.task.model_copy(update={"scale": scale})
+        return self.task.model_copy(update={"scale": _scale(values, weights)})
 
     def read(self, cell: Any, text: Any = None) -> float:
         low, high = self.task.range or (-math.inf, math.inf)
@@ -259,6 +273,7 @@ class SpanCells(LabelCells):
         values = task.label_values or task.labels or ()
         self.names = dict(zip(values, task.labels or (), strict=True))
         self.names |= {name: name for name in task.labels or () if name not in self.names}
+        self.near = _Nearest(list(self.names))
 
     def found(
         self, name: str, cells: Sequence[Any], classes: Sequence[str] | None, counts: Counts = None
@@ -282,7 +297,7 @@ class SpanCells(LabelCells):
             if span.label not in self.names:
                 raise CellError(
                     f"the span [{span.start}, {span.end}) has the label {shorten(span.label)}; "
-                    f"expected one of {listed(list(self.names))}" + nearest(span.label, self.names)
+                    f"expected one of {listed(list(self.names))}" + self.near(span.label)
                 )
         return tuple(span._replace(label=self.names[span.label]) for span in spans)
 
@@ -295,6 +310,51 @@ class SpanCells(LabelCells):
 
     def stratum(self, label: Any) -> Hashable:
         return bool(label)
+
+
+class _Nearest:
+    """The name that a wrong one may have been meant for, looked for once for each, and for the
+    first of many only: no message tells more of them, and each takes milliseconds."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = names
+        self.known: dict[str, str] = {}
+
+    def __call__(self, wrong: str) -> str:
+        if wrong not in self.known and len(self.known) < SUGGESTED:
+            self.known[wrong] = nearest(wrong, self.names)
+        return self.known.get(wrong, "")
+
+
+def _writable(names: Iterable[str]) -> list[str]:
+    """Without those that no file can hold, which are said by their lines when the rows are read;
+    at once where too few others are left."""
+    kept, why = [], ""
+    for name in names:
+        try:
+            check_encodable(name)
+            kept.append(name)
+        except CellError as fault:
+            why = why or str(fault)
+    if why and len(set(kept)) < 2:
+        raise UserError(why)
+    return kept
+
+
+def _scale(values: Sequence[float], weights: Sequence[int]) -> tuple[float, float]:
+    """Two standard deviations to either side of the mean, to so many digits of what is between
+    them that they can be read in the run's recipe."""
+    ends = f"the labels run from {min(values)!r} to {max(values)!r}"
+    try:
+        middle = fmean(values, weights)
+        wide = 2 * math.sqrt(fmean([(value - middle) ** 2 for value in values], weights))
+        digits = 6 - math.floor(math.log10(2 * wide)) if wide > 0 else 0
+        low, high = round(middle - wide, digits), round(middle + wide, digits)
+    except OverflowError:
+        raise UserError(f"{ends}, too far to compute with; divide them by a number") from None
+    if not low < high:
+        raise UserError(f"{ends}, too near to each other to compute with; subtract their mean")
+    return low, high
 
 
 def _holds(part: Any) -> bool:

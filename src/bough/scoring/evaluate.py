@@ -179,5 +179,7 @@ def learned_nothing(scores: Mapping[str, Any]) -> list[str]:
         f"task {name!r}: accuracy {number(found['accuracy'])} is not shown to be above "
         f"{number(found['commonest'])}, which always answering the commonest class would have"
         for name, found in scores["tasks"].items()
-        if found["metric"] == "accuracy" and found["interval"][0] <= found["commonest"]
+        if found["metric"] == "accuracy"
+        and "commonest" in found  # which of several labels there is none
+        and found["interval"][0] <= found["commonest"]
     ]

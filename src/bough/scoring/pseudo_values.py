@@ -63,7 +63,7 @@ def jackknife(score: float, without: Floats) -> tuple[float, Floats]:
 
 
 def _constant(x: Floats, y: Floats) -> bool:
-    return len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0
+    return len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0
 
 
 def _pearson(x: Floats, y: Floats) -> tuple[float, Floats]:

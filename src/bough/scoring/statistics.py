@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from bough.recipe.kinds import SHARES, SIGNED
 
 LEVEL = 0.95
+WHOLE = 1 - 1e-9  # from here on a correlation is 1 but for what rounding took
 SMALLEST_P = 1e-12  # no p is told smaller: the tails of so few seeds are not known that far
 
 Floats = NDArray[np.float64]
@@ -85,7 +86,12 @@ class Estimate:
         half, value, z = self.half(), self.value, self._z(1 - LEVEL)
         if metric in SHARES:
             return _wilson(value, half, z * z / (self.example_degrees + 1))
-        if metric in SIGNED and abs(value) < 1:  # Fisher's scale, on which r's error is even
+        if metric in SIGNED and abs(value) > WHOLE:
+            # All right shows no variance, and what is left out may take a whole class along: what
+            # chance gives to a share stands, which mcc is, of two classes of one size.
+            low, high = _wilson((value + 1) / 2, 0.0, z * z / (self.example_degrees + 1))
+            return 2 * low - 1, 2 * high - 1
+        if metric in SIGNED:  # Fisher's scale, on which r's error is even
             # A constant answer shows no variance: what chance alone would give stands.
             least = z / math.sqrt(self.example_degrees + 1)
             middle, wide = math.atanh(value), half / (1 - value * value) if half > 0 else least
@@ -148,7 +154,7 @@ def _wilson(value: float, half: float, least: float) -> tuple[float, float]:
     half^2 / (p (1 - p)) takes the place of z^2 / n; where all is right or all is wrong no variance
     can be seen, and z^2 / n itself stands.
     """
-    if math.isinf(half):
+    if math.isinf(least):  # one example
         return 0.0, 1.0
     binomial = value * (1 - value)
     g = half * half / binomial if binomial > 1e-12 and half > 0 else least

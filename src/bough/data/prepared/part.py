@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from bough.data.label_cells import CellError, label_cells
+from bough.data.label_cells import CellError, check_encodable, label_cells
 from bough.data.prepared.columns import Ints, joined
 from bough.data.prepared.unread_cells import cell_key
 from bough.data.tables import Skipped, Table
@@ -223,7 +223,7 @@ def read_text(cell: object) -> str:
     if not text:
         raise CellError("the text is empty; expected at least one character")
     if not text.isascii():
-        _encodable(text)
+        check_encodable(text)
     return text
 
 
@@ -232,20 +232,6 @@ def marked_text(cell: object) -> str:
     cell = joined_words(cell)
     text = read_text(cell)
     return cell if isinstance(cell, str) else text
-
-
-def _encodable(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as fault:
-        code = ord(text[fault.start])
-        # Undecodable bytes were read as U+DC80 to U+DCFF.
-        if 0xDC80 <= code <= 0xDCFF:
-            raise CellError(
-                f"byte 0x{code - 0xDC00:02x} is not UTF-8; save the file as UTF-8 "
-                "(iconv -f latin1 -t utf-8, if it is Latin-1)"
-            ) from None
-        raise CellError(f"\\u{code:04x} is half a character; fix the text") from None
 
 
 def _ids(reading: Reading, table: Table, usable: Ints) -> list[str] | None:
