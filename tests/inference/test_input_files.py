@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -212,3 +213,59 @@ def test_bad_rows_can_be_left_out(
     with pytest.raises(UserError, match="no line of it can be read"):
         answer_file(folder, str(lines), tmp_path / "none.csv", Choice(skip=True))
     assert not (tmp_path / "none.csv").exists()
+
+
+def test_answers_of_single_tasks_that_are_left_out_are_told(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    file.write_text("text,one,two\na leaf,in,on\nthe tree,,on\n,,\n", encoding="utf-8")
+    answer_file(folder, str(file), out, Choice(skip=True))
+    assert [row["id"] for row in read_csv(out)] == ["2", "3"]
+    said = capsys.readouterr().err
+    why = "line 3, column 'one': the text is empty; expected at least one character (found '')"
+    assert f"left out 2 answers of single tasks: task 'same': {why}; task 'near': {why}\n" in said
+    assert "left out 1: line 4, column 'text'" in said
+    file.write_text("text,one,two\na leaf,in,on\n,on,in\n", encoding="utf-8")
+    answer_file(folder, str(file), out, Choice(skip=True))
+    said = capsys.readouterr().err
+    assert "left out 1 answer of a single task: task 'mood': line 3" in said
+    assert "left out 1:" not in said
+
+
+HALF = r"line 1, column 'city': \\ud83d is half a character"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        (
+            "in.csv",
+            b"text,city\na leaf,K\xf6ln\na tree,Bonn\n",
+            "line 2, .* 0xf6 is not UTF-8",
+        ),
+        ("in.jsonl", b'{"text": "a leaf", "city": "\\ud83d"}\n{"text": "a tree"}\n', HALF),
+        ("in.jsonl", b'{"text": "a leaf", "city": [{"x": "\\ud83d"}]}\n{"text": "a tree"}\n', HALF),
+    ],
+)
+@pytest.mark.parametrize("out", ["out.csv", "out.jsonl"])
+def test_cells_that_come_along_are_held_to_what_texts_are(
+    name: str, content: bytes, why: str, out: str, folder: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=why) as said:
+        answer_file(folder, str(tmp_path / name), tmp_path / out, Choice(keep=True))
+    assert str(said.value).startswith(f"{tmp_path / name} line ")
+    assert str(said.value).endswith("; fix the file, or leave out what cannot be read with --skip")
+    assert not (tmp_path / out).exists()
+    answer_file(folder, str(tmp_path / name), tmp_path / out, Choice(keep=True, skip=True))
+    assert "1 row answered" in (told := capsys.readouterr().err)
+    assert re.search(f"left out 1: {why}", told)
+
+
+def test_a_columns_name_that_cannot_be_written(folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text(json.dumps({"text": "a leaf", "\ud83d": 1}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"the name of column .*: \\ud83d is half a character"):
+        answer_file(folder, str(file), tmp_path / "out.csv", Choice(keep=True))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from bough.inference.input_files import Choice
 from bough.inference.model import WINDOW, Text
 from bough.inference.predict_file import answer_file
 from bough.inference.torch_model import MultiTaskModel
+from bough.spans.cells import spans_of
 from tests import serving, tiny
 
 
@@ -144,6 +147,35 @@ def test_a_line_that_ends_within_a_cell_stays_in_it(out: str, folder: str, tmp_p
     assert [row["note"] for row in kept(folder, tmp_path, rows, out)] == ["one\rtwo", "x\r\ny"]
 
 
+def test_a_list_in_a_sheet_is_json(folder: str, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"text": "the old tree", "note": ["né", 1, math.nan]},
+        {"text": "a leaf", "note": {"at": [None, True]}},
+        {"text": "one root", "note": None},
+    ]
+    found = [row["note"] for row in kept(folder, tmp_path, rows, "out.csv")]
+    assert found == ['["né", 1, null]', '{"at": [null, true]}', ""]
+
+
+def test_spans_in_a_sheet_can_be_read_again(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "in.conll").write_text("the O\nold B-wood\n\ntree O\n", encoding="utf-8")
+    answer_file(folder, str(tmp_path / "in.conll"), tmp_path / "out.csv", Choice(keep=True))
+    with open(tmp_path / "out.csv", encoding="utf-8", newline="") as text:
+        found = [(row["text"], row["spans"]) for row in csv.DictReader(text)]
+    assert found == [("the old", '[{"start":4,"end":7,"label":"wood"}]'), ("tree", "[]")]
+    assert [spans_of(spans, text) for text, spans in found] == [((4, 7, "wood"),), ()]
+
+
+def test_what_is_no_number_is_null_in_json(folder: str, tmp_path: Path) -> None:
+    odd = {"note": math.nan, "more": {"deep": [1.5, math.inf, {"x": -math.inf}]}, "size": 2}
+    (found,) = kept(folder, tmp_path, [{"text": "the old tree", **odd}], "out.jsonl")
+    assert found["note"] is None
+    assert found["more"] == {"deep": [1.5, None, {"x": None}]}
+    assert found["size"] == 2
+    written = (tmp_path / "out.jsonl").read_text(encoding="utf-8")
+    assert not re.search("nan|infinity", written, re.IGNORECASE)
+
+
 # --- streams -------------------------------------------------------------------------------------
 
 
@@ -160,6 +192,17 @@ def test_standard_input_to_standard_output(
     assert [(row["id"], *list(row)[1:]) for row in found] == [
         ("the old tree", "mood"), ("one\ttwo", "same", "near"), ("a leaf", "mood"),
     ]  # fmt: skip
+
+
+def test_a_standard_output_that_is_not_utf_8(folder: str) -> None:
+    text = "the olé € tree"
+    command = [sys.executable, "-m", "bough", "predict", folder]
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        command, input=text.encode(), capture_output=True, env=environment, check=True
+    )
+    assert done.stdout.isascii()
+    assert json.loads(done.stdout)["id"] == text
 
 
 def test_a_terminal_shows_the_likeliest_classes(

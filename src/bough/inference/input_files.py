@@ -8,6 +8,8 @@ terminal lines are answered as they are written.
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import sys
 import tempfile
@@ -19,9 +21,10 @@ from typing import IO, Any, NamedTuple
 
 from bough.data import checked_rows
 from bough.data.checked_rows import WaysOut
-from bough.data.tables import READERS, Wanted, parts
+from bough.data.label_cells import CellError, check_encodable
+from bough.data.tables import READERS, Skipped, Table, Wanted, parts
 from bough.data.tokens import Text, text_of
-from bough.errors import UserError
+from bough.errors import UserError, shorten
 from bough.inference.columns import fitting
 from bough.inference.columns import names as answer_columns
 from bough.inference.model import Model
@@ -62,8 +65,8 @@ EVERYTHING = Choice()
 
 
 @dataclass
-class LeftOut:
-    """Rows that could not be read: the first few by their fault, the others by number."""
+class Faults:
+    """The first few by what is wrong, the others by number."""
 
     first: list[str] = field(default_factory=list)
     count: int = 0
@@ -75,7 +78,25 @@ class LeftOut:
 
     def __str__(self) -> str:
         more = f"; and {self.count - 5:,} more" if self.count > 5 else ""
-        return f"left out {self.count:,}: {'; '.join(self.first)}{more}"
+        return f"{'; '.join(self.first)}{more}"
+
+
+@dataclass
+class LeftOut:
+    """What could not be read: rows, and of others what single tasks read."""
+
+    rows: Faults = field(default_factory=Faults)
+    answers: Faults = field(default_factory=Faults)
+
+    def told(self) -> list[str]:
+        """A sentence on each, where there are any."""
+        out = []
+        if many := self.rows.count:
+            out.append(f"left out {many:,}: {self.rows}")
+        if many := self.answers.count:
+            what = "answer of a single task" if many == 1 else "answers of single tasks"
+            out.append(f"left out {many:,} {what}: {self.answers}")
+        return out
 
 
 @dataclass(frozen=True)
@@ -163,7 +184,7 @@ def _lines(
         except UserError as error:
             if not choice.skip:
                 raise UserError(f"{name}, {error}; fix or remove the line, or {SKIP}") from None
-            left_out.add(str(error))
+            left_out.rows.add(str(error))
     if not number:
         raise UserError(f"{name}: there is no text in it")
 
@@ -201,17 +222,17 @@ def table(model: Model, file: str, choice: Choice) -> Inputs:
     asked = able if choice.tasks or choice.text else fitting(able, file, there, BY_OPTION)
     wanted = Wanted(tuple(c for c in columns if c in there), "", False)
     kept = _kept(file, there, asked) if choice.keep else ()
-    total = sum(1 for _ in _rows(asked, path, there, wanted, choice, LeftOut()))
+    wanted = replace(wanted, texts=tuple(dict.fromkeys((*wanted.texts, *kept))))
+    total = sum(1 for _ in _rows(asked, path, there, wanted, choice, LeftOut(), kept))
     if not total:
         raise UserError(f"{file}: no row of it can be read")
     left_out = LeftOut()
-    wanted = replace(wanted, texts=tuple(dict.fromkeys((*wanted.texts, *kept))))
     again = _rows(asked, path, there, wanted, choice, left_out, kept)
     return Inputs(again, left_out, tuple(asked), total, kept)
 
 
 def _kept(file: str, there: Sequence[str], asked: Mapping[str, Task]) -> tuple[str, ...]:
-    """The table's columns, if no answer's is called the same."""
+    """The table's columns, if they can be written and no answer's is called the same."""
     for name, task in asked.items():
         for column in answer_columns(name, task):
             if column in there:
@@ -219,7 +240,42 @@ def _kept(file: str, there: Sequence[str], asked: Mapping[str, Task]) -> tuple[s
                     f"{file}: has a column {column!r}, as the answers have; rename it, or leave "
                     "--keep out"
                 )
+    for column in there:
+        try:
+            check_encodable(column)
+        except CellError as fault:
+            raise UserError(f"{file}: the name of column {column!r}: {fault}") from None
     return tuple(name for name in dict.fromkeys(there) if name and name != "id")
+
+
+def _unwritable(part: Table, kept: Sequence[str]) -> dict[int, Skipped]:
+    """By their lines, rows of which a cell that is carried along cannot be written."""
+    out: dict[int, Skipped] = {}
+    for column in kept:
+        for line, cell in zip(part.lines, part.columns[column], strict=True):
+            if not isinstance(cell, str | list | tuple | dict):
+                continue
+            text = cell if isinstance(cell, str) else as_json(cell)
+            try:
+                check_encodable(text)
+            except CellError as fault:
+                why = str(fault)
+                out.setdefault(line, Skipped(part.source, line, column, shorten(cell), why))
+    return out
+
+
+def as_json(cell: Any) -> str:
+    """A list or an object of a cell that is carried along; a number that is none is null."""
+    return json.dumps(finite(cell), ensure_ascii=False, default=str, allow_nan=False)
+
+
+def finite(cell: Any) -> Any:
+    """The same with null for numbers that JSON does not have, at any depth."""
+    if isinstance(cell, float):
+        return cell if math.isfinite(cell) else None
+    if isinstance(cell, list | tuple):
+        return [finite(part) for part in cell]
+    return {key: finite(part) for key, part in cell.items()} if isinstance(cell, dict) else cell
 
 
 def readers(model: Model, choice: Choice) -> dict[str, Task]:
@@ -251,16 +307,27 @@ def _rows(
     for part in parts(path, wanted):
         part = replace(part, names=there)  # a column may come in a later part only
         out: dict[int, Row] = {}
-        faults: dict[int, str] = {}
+        bad: dict[int, dict[str, str]] = {}  # line -> task -> why it cannot be read
         others = {name: dict(zip(part.lines, part.columns[name], strict=True)) for name in kept}
         for name, task in asked.items():
             checked = checked_rows.check(name, task, part, policy, "ignored", WaysOut(SKIP))
-            for bad in checked.skipped:
-                faults.setdefault(bad.line, checked_rows.named(bad, part.unit))
+            for skipped in checked.skipped:
+                sentence = checked_rows.named(skipped, part.unit)
+                bad.setdefault(skipped.line, {})[name] = sentence
             for line, label, texts in zip(checked.lines, checked.ids, checked.texts, strict=True):
                 more = {column: cells[line] for column, cells in others.items()}
                 row = out.setdefault(line, Row(label, {}, f"{path}, {part.unit} {line}", more))
                 row.texts[name] = text_of(texts)
-        for line in sorted(faults.keys() - out.keys()):
-            left_out.add(faults[line])
+        for line, fault in _unwritable(part, kept).items():
+            sentence = checked_rows.named(fault, part.unit)
+            if not choice.skip:
+                raise UserError(f"{path} {sentence}; fix the file, or {SKIP}")
+            if out.pop(line, None) is not None:
+                bad[line] = {"": sentence}
+        for line in sorted(bad):
+            if line not in out:
+                left_out.rows.add(next(iter(bad[line].values())))
+                continue
+            for name, sentence in bad[line].items():
+                left_out.answers.add(f"task {name!r}: {sentence}")
         yield from (out[line] for line in sorted(out))

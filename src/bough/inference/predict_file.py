@@ -5,6 +5,7 @@ Answers are written as they come; a file of them takes its place only when it is
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -24,6 +25,8 @@ from bough.inference.input_files import (
     Choice,
     Inputs,
     Row,
+    as_json,
+    finite,
     lines_as_written,
     table,
     text_file,
@@ -33,6 +36,8 @@ from bough.inference.model import Model, Text
 from bough.inference.precision.int8_scores import known
 from bough.runs.console import progress
 from bough.safe_text import sheet_cell, shown
+from bough.spans.cells import as_json as spans_as_json
+from bough.spans.schemes import Span
 
 C1_CONTROLS = re.compile("[\x7f-\x9f\ud800-\udfff]")
 SHOWN = 5  # classes of an answer on a terminal, where somebody reads them
@@ -95,8 +100,8 @@ def _answer(model: Model, asked: Inputs, target: Path | None, abstain: float) ->
         print(f"{rows:,} {'row' if rows == 1 else 'rows'} answered: {target}", file=sys.stderr)
     if cut:
         print(f"cut after {model.longest:,} tokens: {cut:,} of them", file=sys.stderr)
-    if asked.left_out.count:
-        print(asked.left_out, file=sys.stderr)
+    for sentence in asked.left_out.told():
+        print(sentence, file=sys.stderr)
 
 
 def _write(rows: Iterable[tuple[Row, dict[str, Answer]]], writer: _JSONL | _CSV) -> tuple[int, int]:
@@ -145,12 +150,13 @@ class _JSONL:
         self.file = file
         self.live = file is sys.stdout  # someone may be waiting for the next line
         self.most = SHOWN if file.isatty() else None
+        # A terminal, or a pipe by the system's language, may not know every character.
+        self.ascii = codecs.lookup(file.encoding or "utf-8").name != "utf-8"
 
     def write(self, row: Row, answered: dict[str, Answer]) -> None:
         answers = {task: _likeliest(answer.plain(), self.most) for task, answer in answered.items()}
-        written = json.dumps(
-            {"id": row.label, **row.kept, **answers}, ensure_ascii=False, default=str
-        )
+        content = {"id": row.label, **finite(dict(row.kept)), **answers}
+        written = json.dumps(content, ensure_ascii=self.ascii, default=str, allow_nan=False)
         # JSON leaves some control characters bare; as its own escapes they are read back the same.
         line = C1_CONTROLS.sub(lambda m: f"\\u{ord(m[0]):04x}", written)
         self.file.write(line + "\n")
@@ -180,7 +186,7 @@ class _CSV:
 
     def write(self, row: Row, answered: dict[str, Answer]) -> None:
         found = cells(answered)
-        kept = ("" if (cell := row.kept[name]) is None else str(cell) for name in self.kept)
+        kept = (_carried(row.kept[name]) for name in self.kept)
         answers = (found.get(column) for column in self.columns)
         self.table.writerow(
             [
@@ -189,6 +195,15 @@ class _CSV:
                 *map(_written, answers),
             ]
         )
+
+
+def _carried(cell: object) -> str:
+    """A cell of the table in a CSV file: spans, lists and objects as JSON."""
+    if isinstance(cell, list | tuple) and cell and all(isinstance(part, Span) for part in cell):
+        return spans_as_json(cell)
+    if isinstance(cell, list | tuple | dict):
+        return as_json(cell)
+    return "" if cell is None else str(cell)
 
 
 def _written(cell: str | float | list[str] | None) -> str:
