@@ -8,10 +8,12 @@ from contextlib import closing
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from bough.inference.torch_model import MultiTaskModel
 from bough.serve.microbatch import Answers, Query
-from tests.serving import KEY, ONE, Client, Server, run, samples, slow
+from bough.serve.middleware import Failures
+from tests.serving import HERE, KEY, ONE, Client, Server, run, samples, slow
 
 
 class Broken(MultiTaskModel):
@@ -60,6 +62,49 @@ def test_other_sites_may_ask_only_when_named() -> None:
 
     run(closed)
     run(named, origins=("https://one.example",), key="secret")
+
+
+def test_refusals_and_failures_can_be_read_by_other_sites() -> None:
+    """Else their pages see no status, but an error of the network."""
+    asking = {"origin": "https://one.example"}
+
+    def check(response: httpx.Response, status: int) -> None:
+        assert response.status_code == status
+        assert response.headers["access-control-allow-origin"] == "https://one.example"
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+    async def failing(client: httpx.AsyncClient) -> None:
+        check(await client.post("/predict", json=ONE, headers=asking), 500)
+        check(await client.get("/tasks", headers=asking | {"host": "elsewhere.example"}), 421)
+
+    async def crowded(client: httpx.AsyncClient) -> None:
+        asked = [client.post("/predict", json=ONE, headers=asking) for _ in range(2)]
+        first, second = await asyncio.gather(*asked)
+        check(first, 200)
+        check(second, 429)
+        assert second.headers["retry-after"] == "1"
+        assert "retry-after" in second.headers["access-control-expose-headers"]
+        counts = samples((await client.get("/metrics")).text)
+        assert counts["bough_requests_total", "POST", "/predict", "429"] == 1
+
+    run(failing, slow(Broken), origins=("https://one.example",))
+    run(crowded, slow(), origins=("https://one.example",), per_client=1)
+
+
+def test_a_path_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails(scope: Scope, receive: Receive, send: Send) -> None:
+        raise RuntimeError("a fault of ours")
+
+    async def work() -> None:
+        transport = httpx.ASGITransport(Failures(fails))
+        async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:
+            response = await client.get("/x%0a%1b[31mERROR%20all%20is%20lost%c3%a9")
+            assert response.status_code == 500
+
+    asyncio.run(work())
+    (record,) = caplog.records
+    assert record.getMessage().isprintable()
+    assert record.getMessage().startswith("GET /x%0A%1B%5B31mERROR%20all%20is%20lost%C3%A9 failed")
 
 
 def test_head_is_answered_where_get_is(server: Server) -> None:

@@ -33,7 +33,7 @@ from bough.plan import diagram
 from bough.serve import auth, errors, schemas
 from bough.serve.limits import BodyReader, while_connected
 from bough.serve.microbatch import DeadlyText, Microbatcher, Predictor, Query, QueueFull
-from bough.serve.middleware import Gate, MetricsMiddleware, security_policy
+from bough.serve.middleware import Failures, Gate, MetricsMiddleware, security_policy
 from bough.serve.prometheus import Metrics
 from bough.serve.schemas import PredictRequest, Status
 from bough.serve.settings import Limits, Settings
@@ -88,6 +88,18 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
     app.include_router(locked)
     _add_health(app, batcher)
     _add_pages(app)
+    _add_layers(app, settings)
+    paths = {route.path for route in [*app.routes, *locked.routes] if isinstance(route, Route)}
+    policy = security_policy(drawing)
+    app.add_middleware(MetricsMiddleware, metrics=metrics, paths=paths, policy=policy)
+    return app
+
+
+def _add_layers(app: FastAPI, settings: Settings) -> None:
+    """What is added last is outermost: refusals and failures, too, are told to other sites' pages
+    that may ask."""
+    app.add_middleware(Gate, hosts=settings.hosts, per_client=settings.per_client)
+    app.add_middleware(Failures)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -96,12 +108,6 @@ def build(model: Model, settings: Settings, name: str = "model") -> FastAPI:
             allow_headers=["authorization", "content-type", "x-api-key"],
             expose_headers=["retry-after", "server-timing"],
         )
-    paths = {route.path for route in [*app.routes, *locked.routes] if isinstance(route, Route)}
-    # What is added last is outermost.
-    app.add_middleware(Gate, hosts=settings.hosts, per_client=settings.per_client)
-    policy = security_policy(drawing)
-    app.add_middleware(MetricsMiddleware, metrics=metrics, paths=paths, policy=policy)
-    return app
 
 
 def _predictors(model: Model) -> Callable[[], Predictor]:

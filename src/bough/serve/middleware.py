@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Collection
+from urllib.parse import quote
 
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class MetricsMiddleware:
-    """The outermost layer: counts what is asked; a failure inside becomes a 500 with a sentence."""
+    """The outermost layer: counts what is asked, and adds the headers that keep a browser safe."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, paths: Collection[str], policy: str):
         self.app = app
@@ -52,18 +53,39 @@ class MetricsMiddleware:
 
         try:
             await self.app(scope, receive, send_with_headers)
-        except Exception:
-            name = secrets.token_hex(4)
-            log.exception("%s %s failed (%s)", method, path, name)
-            if status:  # too late to say anything else
-                raise
-            sentence = f"the server failed; its log says more, under {name}"
-            failure = JSONResponse({"error": sentence}, 500)
-            await failure(scope, receive, send_with_headers)
         finally:
             # A path that leads nowhere is counted under one name: anyone can make up such paths.
             known = path if path in self.paths else "none"
             self.metrics.record_request(method, known, status, time.perf_counter() - began)
+
+
+class Failures:
+    """A failure inside becomes a 500 with a sentence, and a place in the log."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def noticed(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noticed)
+        except Exception:
+            if scope["type"] != "http":
+                raise
+            name = secrets.token_hex(4)
+            # Escaped again: a line's end in a path would begin a line that nobody has logged.
+            path = quote(scope["path"], errors="replace")
+            log.exception("%s %s failed (%s)", scope["method"], path, name)
+            if begun:  # too late to say anything else
+                raise
+            sentence = f"the server failed; its log says more, under {name}"
+            await JSONResponse({"error": sentence}, 500)(scope, receive, send)
 
 
 class Gate:
