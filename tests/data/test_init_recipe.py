@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,37 @@ def test_what_cannot_be_guessed(columns: dict[str, list[Any]], message: str) -> 
     with pytest.raises(UserError, match=message):
         init([Path("f.csv")])
     assert not Path("recipe.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "said"),
+    [
+        (["text", "text"], ["label"], "--text text was given twice; name each column once"),
+        (["text"], ["label", "label"], "--label label was given twice; name each column once"),
+        (["text"], ["text"], "column 'text' is both --text and --label; name two columns"),
+    ],
+)
+def test_columns_that_are_named_twice(text: list[str], labels: list[str], said: str) -> None:
+    write("f.csv", {"text": texts(60), "label": words(60, "a", "b")})
+    with pytest.raises(UserError) as caught:
+        init(["f.csv"], text=text, labels=labels)
+    assert str(caught.value) == said
+    assert sorted(os.listdir()) == ["f.csv"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "why"),
+    [
+        (["-1e308", "1.5", "1e308"], "-1e+308 and 1e+308 are too far apart to be learned as"),
+        (["1.2e308", "1.7e308", "0.5"], "0.5 and 1.7e+308 are too far apart"),
+        (["0.5", "0.50"], "0.5 and 0.5 are too much alike"),
+    ],
+)
+def test_numbers_that_nothing_can_be_computed_with(scores: list[str], why: str) -> None:
+    write("f.csv", {"text": texts(60), "score": words(60, *scores)})
+    with pytest.raises(UserError, match=re.escape(f"f.csv, column 'score': {why}")):
+        init(["f.csv"])
+    assert sorted(os.listdir()) == ["f.csv"]
 
 
 def test_misnamed_columns_and_files() -> None:

@@ -27,6 +27,25 @@ def test_classes_by_value_and_by_name() -> None:
             cells.read(cell)
 
 
+@pytest.mark.parametrize("labels", [[True, False], ["True", "False"], {"TRUE": "yes", True: "no"}])
+def test_truth_is_written_in_several_ways(labels: Any) -> None:
+    """As YAML and JSON have it, as Python writes it into a CSV file, and as spreadsheets do."""
+    cells = label_cells(Task.model_validate({"kind": "classify", "text": "x", "labels": labels}))
+    if isinstance(labels, dict):
+        assert [cells.read(cell) for cell in ("TRUE", True, "true", "True", "no")] == [
+            0,
+            1,
+            1,
+            0,
+            1,
+        ]
+        return
+    assert [cells.read(cell) for cell in (True, "True", "true", "TRUE")] == [0] * 4
+    assert [cells.read(cell) for cell in (False, "False", "false", "FALSE")] == [1] * 4
+    with pytest.raises(CellError):
+        cells.read("tRue")
+
+
 def test_numbers_within_their_range() -> None:
     cells = label_cells(LIKE)
     assert [cells.read(cell) for cell in ("0", 2.5, "5.0")] == [0.0, 2.5, 5.0]
@@ -206,9 +225,8 @@ def test_a_column_for_each_label() -> None:
     found = label_cells(task).found("t", [], None)
     assert found.labels == ("red", "blue")
     cells = label_cells(found)
-    assert [cells.read(cell) for cell in (("1", 0), (False, True), ("0.0", "1.0"))] == [
-        (0,), (1,), (1,)
-    ]  # fmt: skip
+    given = (("1", 0), (False, True), ("0.0", "1.0"), ("False", "True"))
+    assert [cells.read(cell) for cell in given] == [(0,), (1,), (1,), (1,)]
     assert cells.missing(("", None))
     for cell in (("1", ""), ("2", "0")):
         with pytest.raises(CellError, match="expected 0 or 1"):

@@ -42,8 +42,9 @@ def test_data_is_found_from_here_or_from_the_recipe(
     (tmp_path / "sets").mkdir()
     assert Recipe.read(path).root == tmp_path / "sets"
     (here / "sets").mkdir()
-    assert Recipe.read(path).root == here / "sets"
-    assert Recipe.read(path).data == str(here / "sets")
+    assert Recipe.read(path).root == tmp_path / "sets", "not what happens to be here"
+    assert Recipe.read(path).data == str(tmp_path / "sets")
+    assert Recipe.read(path, ["data=sets"]).root == here / "sets", "which was typed here"
 
 
 def test_the_folder_that_holds_the_files_is_preferred(
@@ -54,6 +55,10 @@ def test_the_folder_that_holds_the_files_is_preferred(
     monkeypatch.chdir(tmp_path / "here")
     path = write(TEXT.replace("sentence}", "sentence, train: train.csv}"))
     assert Recipe.read(path).root == tmp_path
+    (tmp_path / "here" / "train.csv").touch()
+    assert Recipe.read(path).root == tmp_path, "of two that hold as many, the recipe's"
+    (tmp_path / "train.csv").unlink()
+    assert Recipe.read(path).root == tmp_path / "here"
 
 
 def test_a_file_that_is_only_here_is_taken_from_here(
@@ -85,6 +90,15 @@ def test_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 # --- weights, dump, schema --------- --------------------------------------------------------------
+
+
+def test_epochs_that_are_typed_are_not_lost_to_phases() -> None:
+    phases = {"tasks": TASKS, "training": {"phases": [{"steps": 1}]}}
+    said = mistake(phases, "training.epochs=3")
+    assert said == "--set training.epochs=3: phases have their own lengths; set those, or no phases"
+    assert Recipe.read(phases, ["training.epochs=3", "training.phases=[]"]).training.epochs == 3
+    epochs = {"tasks": TASKS, "training": {"epochs": 3}}
+    assert Recipe.read(epochs, ["training.phases=[{steps: 1}]"]).training.phases[0].steps == 1
 
 
 def test_task_weights() -> None:

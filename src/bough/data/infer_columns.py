@@ -308,15 +308,17 @@ def kind(label: Column, source: str) -> tuple[Kind, str]:
             )
         return "classify", summary
     low, high = min(label.values), max(label.values)
-    if not label.whole:
-        return "regress", f"numbers with fractions; they run from {low:g} to {high:g}"
     dense = low in (0, 1) and high - low + 1 == number
     named = _base(label.name) in SCORES
-    if number <= _MOST and ((number <= _FEW and not (named and number > 10)) or (
+    if label.whole and number <= _MOST and ((number <= _FEW and not (named and number > 10)) or (
         dense and not named
     )):  # fmt: skip
         return "classify", f"{summary}, whole numbers from {low:g} to {high:g}"
-    return "regress", f"{summary}, numbers from {low:g} to {high:g}"
+    if not 1e-300 < high - low < 1e300:
+        far = "far apart" if high > low else "much alike"
+        raise UserError(f"{where}: {low!r} and {high!r} are too {far} to be learned as numbers")
+    what = f"{summary}, numbers" if label.whole else "numbers with fractions; they run"
+    return "regress", f"{what} from {low:g} to {high:g}"
 
 
 def settings(kind: Kind, label: Column) -> tuple[dict[str, Any], str]:

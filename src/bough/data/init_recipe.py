@@ -83,6 +83,13 @@ def init(
     for file in files:
         check_name(Path(file))
     _may_write(out)
+    for option, names in (("--text", text), ("--label", labels)):
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise UserError(f"{option} {name} was given twice; name each column once")
+    for name in text:
+        if name in labels:
+            raise UserError(f"column {name!r} is both --text and --label; name two columns")
     if len(text) > 2:
         raise UserError(f"--text was given {len(text)} times; a task judges one text or a pair")
     drafted: list[Drafted] = []

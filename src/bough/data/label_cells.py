@@ -107,6 +107,11 @@ class NamedCells(LabelCells):
         # A file may write a class by its name, too; what the recipe says of a value goes first.
         parts = (task.labels or (), self.names)
         self.index = {name: n for part in parts for n, name in enumerate(part)}
+        # Files write one truth as true, True or TRUE, and the recipe as any of them.
+        for name, n in [*self.index.items()]:
+            if name.lower() in ("true", "false"):
+                ways = (name.lower(), name.title(), name.upper())
+                self.index |= {way: n for way in ways if way not in self.index}
         self.near = _Nearest(self.names)
 
     def place(self, cell: Any) -> int:
@@ -358,7 +363,7 @@ def _scale(values: Sequence[float], weights: Sequence[int]) -> tuple[float, floa
 
 
 def _holds(part: Any) -> bool:
-    if (value := class_name(part)) not in ("0", "1", "true", "false"):
+    if (value := class_name(part).lower()) not in ("0", "1", "true", "false"):
         raise CellError("expected 0 or 1 in each of the labels' columns")
     return value in ("1", "true")
 

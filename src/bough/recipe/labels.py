@@ -58,11 +58,26 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _class_names(value: object) -> object:
-    return tuple(map(class_name, value)) if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple):
+        return value
+    for name in value:
+        if name is None or isinstance(name, list | tuple | Mapping):
+            raise ValueError(
+                "a class is a word or a number; put null into quotes if it is meant, and write no "
+                "list within the list"
+            )
+    return tuple(map(class_name, value))
 
 
 def _class_keys(value: object) -> object:
-    return {class_name(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    keys: dict[str, object] = {}
+    for key in value:
+        other = keys.setdefault(class_name(key), key)
+        if other is not key:
+            raise ValueError(f"{other} and {key} are the same class; keep one of them")
+    return {class_name(key): weight for key, weight in value.items()}
 
 
 _LIST = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}

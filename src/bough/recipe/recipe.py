@@ -73,7 +73,11 @@ class Recipe(Consistent):
         "full", description="What the tasks share: the plan's one-line text, or its table."
     )
     data: str = Field(
-        ".", min_length=1, description="The folder that relative paths of the tasks start from."
+        ".",
+        min_length=1,
+        description="The folder that relative paths of the tasks start from. It is looked for from "
+        "the recipe's folder and from the current one: the one that holds more of the files is "
+        "taken, where both do the recipe's.",
     )
     tasks: dict[str, Task] = Field(min_length=1, description="The tasks, each under its name.")
     rows: Literal["error", "skip"] = Field(
@@ -140,6 +144,11 @@ class Recipe(Consistent):
             recipe = cls.model_validate(raw.data)
         except ValidationError as fault:
             raise raw.user_error(fault.errors()) from None
+        typed = raw.origins.get(("training", "epochs"), "")
+        # Phases that are laid over a recipe take the place of its epochs; the other way round
+        # somebody asks for a length, and would not get it.
+        if recipe.training.phases and recipe.training.epochs and typed.startswith("--set "):
+            raise UserError(f"{typed}: phases have their own lengths; set those, or no phases")
         recipe._folder = raw.folder
         recipe._origins = raw.origins
         recipe._written = raw.written
@@ -213,10 +222,14 @@ class Recipe(Consistent):
         return yaml.write(mapped(self, text))
 
     def _candidates(self) -> list[Path]:
-        folders = [place(self.data, Path.cwd())]
-        if self._folder is not None:
-            folders.append(place(self.data, self._folder.absolute()))
-        return list(dict.fromkeys(folders))
+        places = [*self._beside(), Path.cwd()]
+        if self._origins.get(("data",), "").startswith("--set "):  # it was typed here
+            places.reverse()
+        return list(dict.fromkeys(place(self.data, folder) for folder in places))
+
+    def _beside(self) -> list[Path]:
+        """The recipe's folder, if it is a file."""
+        return [] if self._folder is None else [self._folder.absolute()]
 
     def _data_folder(self) -> Path | None:
         """The folder that holds most of the files named; of two such, the first."""
@@ -236,8 +249,8 @@ class Recipe(Consistent):
         for split in SPLITS:
             file = getattr(task, split)
             if isinstance(file, str) and not os.path.exists(place(file, folder)):
-                beside = [] if self._folder is None else [self._folder.absolute()]
-                places = (place(file, folder) for folder in (*self._candidates(), *beside))
+                roots = (*self._candidates(), *self._beside())
+                places = (place(file, root) for root in roots)
                 other = next(filter(os.path.exists, places), None)
                 if other is not None:
                     elsewhere[split] = str(other)
@@ -245,10 +258,10 @@ class Recipe(Consistent):
 
     def _with_teachers(self, task: Task, folder: Path) -> Task:
         """With the full paths of what it learns from beside its own rows, where they are here."""
-        beside = [] if self._folder is None else [self._folder.absolute()]
+        roots = (folder, *self._beside(), Path.cwd())
 
         def found(name: str) -> str:
-            places = (place(name, root) for root in (folder, Path.cwd(), *beside))
+            places = (place(name, root) for root in roots)
             return str(next(filter(os.path.exists, places), name))
 
         teachers = tuple(

@@ -178,7 +178,9 @@ class Training(BaseModel):
         default_factory=Distil, description="How tasks with a `teacher` learn from it."
     )
     phases: tuple[Phase, ...] = Field(
-        (), description="Stretches of training one after the other, for example frozen, then tuned."
+        (),
+        description="Stretches of training one after the other, for example frozen, then tuned; "
+        "each has its own length, and `epochs` does not count.",
     )
     log_every: int = Field(20, ge=1, description="Steps between two lines of metrics.jsonl.")
     cosines_every: int = Field(
