@@ -15,7 +15,8 @@ LOOK = 0.2  # seconds for which other processes are watched
 SHORT_SPIN = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
 WAITING = ("OMP_WAIT_POLICY", *SHORT_SPIN)  # who sets one of these knows better
 # Kernels that oneDNN, and torch above it, keep: one for every number of rows and kind of product.
-FEW_KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256", "LRU_CACHE_CAPACITY": "256"}
+KERNELS = 256
+FEW_KERNELS = dict.fromkeys(("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"), str(KERNELS))
 
 
 def cores(quota: Path = QUOTA) -> int:
@@ -52,10 +53,10 @@ def keep_few_kernels() -> None:
     """Products of bf16 numbers are to leave no memory behind.
 
     A kernel for a new number of rows takes a millisecond to make and half a megabyte to keep, and a
-    step needs a dozen for each number of rows on its tasks' paths; training fills groups up to
-    few different numbers, but long texts and other batches bring new ones, and a run that kept all
-    grew by hundreds of megabytes. Read when the first product is made, for the whole process; who
-    has set one of these knows better.
+    step needs a dozen for each number of rows on its tasks' paths. Training fills groups up to few
+    different numbers (`native/row_kernels.py`), but long texts and other batches bring new ones,
+    and a run that kept all grew by hundreds of megabytes. Read when the first product is made, for
+    the whole process; who has set one of these knows better.
     """
     for name, value in FEW_KERNELS.items():
         os.environ.setdefault(name, value)

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from bough.data.packing import Pack
-from bough.model import attention, forward
+from bough.model import attention
 from bough.model.dropout import DropoutGenerator
 from bough.model.forward import PackedForward
 from bough.model.network import Network
 from bough.model.pretrained import Encoder
 from bough.model.transformer import Embeddings, Layer
+from bough.native import row_kernels
 from bough.plan.plan import Plan
 from bough.recipe.tasks import Task
 from tests import tiny
@@ -280,7 +281,7 @@ def test_filled_rows_change_nothing(
             cell.qkv.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
 
     def run(multiple: int) -> tuple[dict[str, Tensor], list[Tensor]]:
-        monkeypatch.setattr(forward, "FILLED", multiple)
+        monkeypatch.setattr(row_kernels, "MULTIPLE", multiple)
         model.zero_grad()
         seen.clear()
         out: dict[str, Tensor] = model(tiny.pack([3, 5, 5]), all_sequences(model, 3))

@@ -9,6 +9,7 @@ that for transformers has code of its own, which cannot know bough.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -30,12 +31,9 @@ from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.frozen_call import FrozenAdapter, call_frozen
 from bough.model.routing import READ, WORDS, Routing, RowUse, TaskUse
 from bough.model.transformer import mean_of_texts
+from bough.native import row_kernels
 from bough.native.norm import wide
 from bough.plan.plan import Cell
-
-# Groups that learn in bf16 on a processor are filled up to a multiple of this many rows: for every
-# new number of rows oneDNN makes a dozen kernels, which takes 11 ms, so numbers shall come again.
-FILLED = 64
 
 Origin = tuple[str, str]  # key of the embeddings that gave the position bias (MPNet), and its grad
 
@@ -89,6 +87,8 @@ class PackedForward:
             )
             self.groups = [Group(tuple(streams), pack.tokens)]
         self._layouts: dict[tuple[tuple[int, ...], tuple[Origin, ...]], Layout] = {}
+        if self.filled:
+            self._make_kernels()
 
     def run(self, last: int | None = None) -> list[Group]:
         """Pass the rows up to `last`, by default all; the groups as they stand then."""
@@ -146,8 +146,8 @@ class PackedForward:
             first += len(group.rows)
         groups = self.groups
         rows = groups[0].rows if len(groups) == 1 else torch.cat([g.rows for g in groups])
-        multiple = FILLED if self.filled and row <= self.routing.plan.layers else 1
-        return {key: _ordered(rows, part, multiple) for key, part in members.items()}
+        fill = self.filled and row <= self.routing.plan.layers
+        return {key: _ordered(rows, part, fill) for key, part in members.items()}
 
     def _together(self, row: int) -> dict[RowUse, Group] | None:
         """All streams as they lie, where one cell has them all, in an order that they have."""
@@ -162,6 +162,22 @@ class PackedForward:
             return None
         (use,) = uses
         return {RowUse(use.cell, use.grad): group}
+
+    def _make_kernels(self) -> None:
+        """Those of the numbers of rows that the layers are going to have, in all groups."""
+        sizes: Counter[tuple[TaskUse, ...]] = Counter()
+        for group in self.groups:
+            for stream in group.streams:
+                sizes[stream.task_uses] += stream.length
+        for row in range(max(self.first, 1), self.routing.plan.layers + 1):
+            groups: Counter[tuple[Cell | None, str]] = Counter()
+            for task_uses, length in sizes.items():
+                uses = (self.paths[task_use][row] for task_use in task_uses)
+                for one in {(use.cell, use.grad) for use in uses}:
+                    groups[one] += length
+            for (cell, _), rows in groups.items():
+                if cell is not None:
+                    row_kernels.make(self.cells[cell.key], [row_kernels.filled(rows)])
 
     # Passing.
 
@@ -302,16 +318,17 @@ def _group(start: int, states: CachedStates) -> Group:
     return Group(streams, states.rows)
 
 
-def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]], multiple: int) -> Group:
-    """The members' rows of all, equal adapters and equal lengths side by side; some rows again, for
-    nobody, if their number is no multiple of this."""
+def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]], fill: bool) -> Group:
+    """The members' rows of all, equal adapters and equal lengths side by side; to `fill` them up, a
+    row again and again, for nobody."""
     members = sorted(members, key=lambda m: (m[0].adapters, m[2].origin, m[2].length))
     starts = [start for _, start, _ in members]
     streams = tuple(stream for _, _, stream in members)
     lengths = [stream.length for stream in streams]
-    if fill := -sum(lengths) % multiple:
-        streams += (Stream(-1, fill, (), streams[-1].origin),)
-        index = F.pad(gather_rows(starts, lengths), (0, fill))
+    more = row_kernels.filled(sum(lengths)) - sum(lengths) if fill else 0
+    if more:
+        streams += (Stream(-1, more, (), streams[-1].origin),)
+        index = F.pad(gather_rows(starts, lengths), (0, more))
         return Group(streams, rows[index.to(rows.device)])
     ends = [start + length for start, length in zip(starts, lengths, strict=True)]
     if starts == [0, *ends[:-1]] and ends[-1] == rows.shape[0]:
