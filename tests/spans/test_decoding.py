@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise, product
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bough.spans import decoding
 from bough.spans.decoding import decode
-from bough.spans.schemes import Scheme, SchemeName
+from bough.spans.schemes import Scheme, SchemeName, Span
 
 
 def chain(scheme: Scheme, logits: np.ndarray) -> dict[tuple[int, ...], float]:
@@ -46,7 +48,74 @@ def test_the_likeliest_spans_and_their_probabilities(
         assert item.score == pytest.approx(right, abs=1e-9)
 
 
-def test_texts_of_all_lengths_are_decoded_as_if_alone():
+def logsumexp(x: np.ndarray, axis: int) -> np.ndarray:
+    top = x.max(axis, keepdims=True)
+    return np.asarray(np.log(np.exp(x - top).sum(axis)) + top.squeeze(axis))
+
+
+def dense(scheme: Scheme, logits: np.ndarray) -> list[tuple[Span, float]]:
+    """The same with every tag held against every other: plain, and too dear for many labels."""
+    follows, begins, ends = (
+        np.where(np.array(allowed), 0.0, -1e30)
+        for allowed in (scheme.follows, scheme.begins, scheme.ends)
+    )
+    logs = logits - logsumexp(logits, 1)[:, None]
+    best, backs, forward, backward = logs[0] + begins, [], [logs[0] + begins], [ends]
+    for word in logs[1:]:
+        ways = best[:, None] + follows
+        backs.append(ways.argmax(0))
+        best = ways.max(0) + word
+        forward.append(logsumexp(forward[-1][:, None] + follows, 0) + word)
+    path = [int((best + ends).argmax())]
+    for back in reversed(backs):
+        path.insert(0, int(back[path[0]]))
+    for word in logs[:0:-1]:
+        backward.insert(0, logsumexp(follows + (backward[0] + word), 1))
+    total = logsumexp(forward[-1] + ends, 0)
+    out = []
+    for span in scheme.spans(path):
+        tags = path[span.start : span.end]
+        share = forward[span.start][tags[0]]
+        share += sum(logs[i, tag] for i, tag in enumerate(tags[1:], span.start + 1))
+        behind = ends[tags[-1]]
+        if span.end < len(logs):
+            behind += logsumexp(backward[span.end] + logs[span.end] + begins, 0)
+        out.append((span, float(np.exp(min(share + behind - total, 0.0)))))
+    return out
+
+
+@settings(max_examples=60)
+@given(
+    name=st.sampled_from(["bio", "bioes"]),
+    labels=st.integers(1, 7),
+    words=st.integers(1, 15),
+    seed=st.integers(0, 10**6),
+    ties=st.booleans(),
+)
+def test_as_if_every_tag_were_held_against_every_other(name: SchemeName, labels, words, seed, ties):
+    scheme = Scheme(name, tuple("abcdefg"[:labels]))
+    rng = np.random.default_rng(seed)
+    shape = (words, len(scheme))
+    logits = rng.integers(0, 3, shape).astype(float) if ties else rng.normal(size=shape) * 3
+    (found,) = decode(scheme, logits, [0, words])
+    expected = dense(scheme, logits)
+    assert [item.span for item in found] == [span for span, _ in expected]
+    assert [item.score for item in found] == pytest.approx([share for _, share in expected])
+
+
+def test_memory_does_not_grow_with_the_square_of_the_tags():
+    scheme = Scheme("bioes", tuple(f"l{n}" for n in range(100)))
+    logits = np.random.default_rng(0).normal(size=(256 * 3, len(scheme)))
+    tracemalloc.start()
+    decode(scheme, logits, np.arange(257) * 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * 2**20
+
+
+@pytest.mark.parametrize("cells", [2**22, 1000, 1])
+def test_texts_of_all_lengths_are_decoded_as_if_alone(cells, monkeypatch):
+    monkeypatch.setattr(decoding, "_CELLS", cells)
     scheme = Scheme("bio", ("a", "b", "c"))
     lengths = [3, 0, 17, 1, 5, 0, 8, 300]
     bounds = np.concatenate([[0], np.cumsum(lengths)])

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 _LEAST = 1e-30  # a probability below it is taken for it: its logarithm is a number
 _NEVER = -1e30  # finite, so that no difference of two is undefined
 _AT_ONCE = 256  # texts of similar length that are decoded together
+_CELLS = 2**22  # numbers of all their words and tags, so that many words need no more memory
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,27 @@ def marked(
 
 
 class _Chain:
-    """What may stand where, as terms of logarithms: 0, or never."""
+    """What may stand where: `begins` and `ends` as terms of logarithms, 0 or never, and what may
+    follow what as numbers of tags.
+
+    Tags are either begun after anything that has ended, which is the same for all of them, or go
+    on with one label's span. So a step costs as much as there are tags, not their square.
+    """
 
     def __init__(self, scheme: Scheme):
         self.scheme = scheme
-        self.begins, self.ends, self.follows = (
-            np.where(np.array(allowed), 0.0, _NEVER)
-            for allowed in (scheme.begins, scheme.ends, scheme.follows)
+        self.begins, self.ends = (
+            np.where(np.array(allowed), 0.0, _NEVER) for allowed in (scheme.begins, scheme.ends)
         )
+        self.begun, self.ended = (np.flatnonzero(term == 0) for term in (self.begins, self.ends))
+        place = {tag: number for number, tag in enumerate(scheme.tags)}
+        inside = [prefix for prefix in scheme.prefixes if prefix in "IE"]
+
+        def numbers(prefix: str) -> NDArray[np.int64]:
+            return np.array([place[f"{prefix}-{label}"] for label in scheme.labels], np.int64)
+
+        self.going_on = [numbers(prefix) for prefix in inside]  # each label's, by prefix
+        self.open = [numbers(prefix) for prefix in "BI"]  # what these may follow
 
 
 def decode(
@@ -66,8 +80,12 @@ def decode(
     out: list[list[ScoredSpan]] = [[] for _ in lengths]
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
-    for at in range(0, len(order), _AT_ONCE):
+    at = 0
+    while at < len(order):
         some = order[at : at + _AT_ONCE]
+        while len(some) > 1 and len(some) * lengths[some[-1]] * logs.shape[1] > _CELLS:
+            some = some[: len(some) // 2]
+        at += len(some)
         for text, spans in zip(
             some.tolist(), _decoded(chain, _padded(logs, bounds, some), lengths[some]), strict=True
         ):
@@ -88,7 +106,8 @@ def _padded(logs: Floats, bounds: NDArray[np.int64], texts: NDArray[np.int64]) -
 
 def _decoded(chain: _Chain, logs: Floats, lengths: NDArray[np.int64]) -> list[list[ScoredSpan]]:
     paths = _likeliest(chain, logs)
-    forward, backward = _sums(chain, logs)
+    with np.errstate(invalid="ignore"):  # broken weights give nan, which the answers tell
+        forward, backward = _sums(chain, logs)
     total = _logsumexp(forward[:, -1] + chain.ends)
     out = []
     for row, length in enumerate(lengths.tolist()):
@@ -110,14 +129,23 @@ def _likeliest(chain: _Chain, logs: Floats) -> NDArray[np.int64]:
     texts, words, _ = logs.shape
     best = logs[:, 0] + chain.begins
     back = np.zeros(logs.shape, np.int64)
+    rows = np.arange(texts)
     for word in range(1, words):
-        ways = best[:, :, None] + chain.follows
-        back[:, word] = ways.argmax(1)
-        best = ways.max(1) + logs[:, word]
+        before, here = best, back[:, word]
+        ended = chain.ended[before[:, chain.ended].argmax(1)]
+        here[:, chain.begun] = ended[:, None]
+        best = np.empty_like(before)
+        best[:, chain.begun] = before[rows, ended][:, None]
+        begin, inside = (before[:, tags] for tags in chain.open)
+        way = np.where(begin >= inside, *chain.open)
+        for tags in chain.going_on:
+            here[:, tags] = way
+            best[:, tags] = np.maximum(begin, inside)
+        best += logs[:, word]
     path = np.zeros((texts, words), np.int64)
     path[:, -1] = (best + chain.ends).argmax(1)
     for word in range(words - 1, 0, -1):
-        path[:, word - 1] = back[np.arange(texts), word, path[:, word]]
+        path[:, word - 1] = back[rows, word, path[:, word]]
     return path
 
 
@@ -128,11 +156,18 @@ def _sums(chain: _Chain, logs: Floats) -> tuple[Floats, Floats]:
     forward[:, 0] = logs[:, 0] + chain.begins
     backward[:, -1] = chain.ends
     for word in range(1, logs.shape[1]):
-        before = _logsumexp(forward[:, word - 1, :, None] + chain.follows, 1)
-        forward[:, word] = before + logs[:, word]
-        here = logs.shape[1] - 1 - word
-        behind = (backward[:, here + 1] + logs[:, here + 1])[:, None, :] + chain.follows
-        backward[:, here] = _logsumexp(behind, 2)
+        before, here = forward[:, word - 1], forward[:, word]
+        here[:, chain.begun] = _logsumexp(before[:, chain.ended])[:, None]
+        inside = np.logaddexp(*(before[:, tags] for tags in chain.open))
+        for tags in chain.going_on:
+            here[:, tags] = inside
+        here += logs[:, word]
+    for word in range(logs.shape[1] - 2, -1, -1):
+        behind, here = backward[:, word + 1] + logs[:, word + 1], backward[:, word]
+        here[:] = _logsumexp(behind[:, chain.begun])[:, None] + chain.ends
+        for tags in chain.open:
+            for further in chain.going_on:
+                here[:, tags] = np.logaddexp(here[:, tags], behind[:, further])
     return forward, backward
 
 
