@@ -63,6 +63,40 @@ def test_paragraphs_in_quotes_are_kept(write: Write) -> None:
     assert read(CLASSIFY, path).texts == [("Dear Sir,\nyes, indeed.\nbye",)]
 
 
+@pytest.mark.parametrize(
+    ("row", "merged"),
+    [
+        ('7,"lost,good\n8,found",bad', True),
+        ('7,"lost,good\n8,x,bad\n9,found",bad', True),
+        ('7,"Well, I went\nand then, it was good",bad', False),
+        ('7,"I went,\nit was, after all, good",bad', False),
+        ('7,"Two\nlines",bad', False),
+    ],
+)
+def test_a_lost_quote_that_makes_one_row_of_a_few_is_told(row: str, merged: bool) -> None:
+    """By the ids and the classes, which no paragraph has at the end and the beginning of a line."""
+    rest = [f"{n},text {n},{('good', 'bad')[n % 2]}\n" for n in range(20)]
+    lines = ["id,sentence,label\n", *rest, *f"{row}\n".splitlines(keepends=True)]
+    file = DelimitedFile(lines, "a.csv", ["sentence", "label"])
+    assert len(list(file)) == 21
+    assert len(file.notes) == merged
+    if merged:
+        assert file.notes[0] == (
+            "a.csv: 1 row has a quoted field over several lines, each of which would do as a row "
+            "(first on line 22); close the quote if one is lost there"
+        )
+
+
+def test_paragraphs_beside_numbers_are_no_rows() -> None:
+    """Whose lines have as many commas as the table, by chance."""
+    lines = ["sentence,score\n"]
+    for n in range(50):
+        lines += ['"Well, I went\n', f'and it was good",{n / 7}\n']
+    file = DelimitedFile(lines, "a.csv", ["sentence", "score"])
+    assert len(list(file)) == 50
+    assert file.notes == ()
+
+
 def test_header_with_one_name_less(write: Write) -> None:
     path = write("a.csv", "sentence,label\n0,fine,1\n1,bad,0\n")
     found = read(CLASSIFY, path)

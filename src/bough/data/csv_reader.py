@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -18,6 +19,8 @@ DELIMITERS = ("\t", ",", ";", "|")
 UNCLOSED = "a quote opens a field and does not close it; double quotes inside a quoted field"
 CLOSED_EARLY = "text follows the closing quote of a field; double quotes inside a quoted field"
 LOOK = 1000  # rows that tell whether the header lacks a name
+MOST = 0.9  # of a column's cells that say what it holds
+Telling = dict[int, set[str] | None]  # the values of a column by its place; None: numbers
 _LIMIT_LIFTED = threading.Lock()  # one thread at a time puts it back as it was
 
 
@@ -29,6 +32,7 @@ class Row(NamedTuple):
     text: str = ""  # of a broken one, its first line
     why: str = ""  # it is broken
     bare: bool = False  # quotes were taken as part of the text
+    merged: bool = False  # each of its lines would do as a row
 
 
 class DelimitedFile:
@@ -39,6 +43,8 @@ class DelimitedFile:
         self.source = source
         self._lines = _Lines(_without_tail(lines))
         self._bare = 0
+        self._merged: list[int] = []  # lines of rows that may be several
+        self._telling: Telling = {}
         header = self._lines.next_written()
         if header is None:
             raise UserError(f"{source} is empty; expected a header and rows")
@@ -49,6 +55,8 @@ class DelimitedFile:
     def __iter__(self) -> Iterator[Row]:
         for row in self._records(len(self.names)):
             self._bare += row.bare
+            if row.merged:
+                self._merged.append(row.line)
             yield row
             self._lines.forget()
 
@@ -65,6 +73,12 @@ class DelimitedFile:
             rows = "1 row holds" if self._bare == 1 else f"{self._bare:,} rows hold"
             notes.append(
                 f"{self.source}: {rows} quotes that quote no field; kept as part of the text"
+            )
+        if self._merged:
+            rows = "1 row has" if len(self._merged) == 1 else f"{len(self._merged):,} rows have"
+            notes.append(
+                f"{self.source}: {rows} a quoted field over several lines, each of which would do "
+                f"as a row (first on line {self._merged[0]}); close the quote if one is lost there"
             )
         return tuple(notes)
 
@@ -89,11 +103,13 @@ class DelimitedFile:
         if not look:
             raise UserError(f"{self.source} has a header and no rows; expected rows below it")
         if not all(row.why for row in look):
+            self._telling = _telling(look)
             return False
         wider = list(islice(self._records(len(self.names) + 1), LOOK))
         self._lines.at = start
         if not wider or any(row.why for row in wider):
             return False
+        self._telling = _telling(wider)
         index = any(row.cells[-1].strip() for row in wider)  # else every row ends in a delimiter
         self.names = ("", *self.names) if index else (*self.names, "")
         return index
@@ -102,7 +118,7 @@ class DelimitedFile:
         lines = self._lines
         reader = _reader(lines, self._delimiter)
         while True:
-            start, number = lines.at, lines.number
+            start, number, merged = lines.at, lines.number, False
             try:
                 cells = _fields(reader, lines)
             except StopIteration:
@@ -116,8 +132,9 @@ class DelimitedFile:
                     continue  # a blank line is no row
                 plain = len(cells) == width and lines.at - start == 1
                 why = "" if plain else self._fault(cells, start, width)
+                merged = not plain and not why and self._are_rows(lines.kept[start : lines.at])
             if not why:
-                yield Row(number, cells)
+                yield Row(number, cells, merged=merged)
                 continue
             first = lines.kept[start].rstrip("\r\n")
             lines.at = start + 1
@@ -139,6 +156,17 @@ class DelimitedFile:
             last = self._lines.number - 1
             return f"a quote opens a field and closes only on line {last}; close it"
         return ""
+
+    def _are_rows(self, lines: Sequence[str]) -> bool:
+        """Whether each of a row's lines would do as one, by the columns that tell."""
+        for line in lines:
+            pieces = [piece.strip(' "\r\n') for piece in line.split(self._delimiter)]
+            if len(pieces) != len(self.names):
+                return False
+            for place, known in self._telling.items():
+                if not (_is_number(pieces[place]) if known is None else pieces[place] in known):
+                    return False
+        return bool(self._telling)
 
 
 class _Lines:
@@ -247,6 +275,29 @@ def _swallowed(lines: Sequence[str], delimiter: str, width: int) -> bool:
     if width == 1 or (delimiter != "\t" and len(lines) < 4):
         return False
     return all(line.count(delimiter) == width - 1 for line in lines)
+
+
+def _telling(rows: Sequence[Row]) -> Telling:
+    """The columns whose cells no line of a paragraph is likely to have at that place."""
+    columns = zip(*(row.cells for row in rows if not row.why), strict=True)
+    telling: Telling = {}
+    for place, cells in enumerate(columns):
+        counts = Counter(cell.strip() for cell in cells)
+        if sum(map(_is_number, counts)) >= MOST * len(counts):
+            telling[place] = None
+            continue
+        known = {cell for cell, times in counts.items() if times > 1 and 0 < len(cell) <= 40}
+        if sum(counts[cell] for cell in known) >= MOST * len(cells):
+            telling[place] = known
+    return telling
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _unquoted(cell: str) -> str:
