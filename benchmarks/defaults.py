@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 
 import default_sets
+from bough.data import split
 from bough.model.pretrained import find
 from bough.plan import pair_reading
 from bough.recipe.recipe import MINILM, schema
@@ -63,7 +64,8 @@ def defaults() -> str:
     keys = json.dumps(_without_words(schema()), sort_keys=True)
     by_rows = [phase.ENOUGH_STEPS, phase.FEWEST_EPOCHS, phase.MOST_EPOCHS, pair_reading.ENOUGH_ROWS]
     fitted = [head_fit.MOST_ROWS, head_fit.STRENGTH]
-    return hashlib.sha256(f"{keys} {by_rows} {fitted}".encode()).hexdigest()[:8]
+    aside = [split.SHARE, split.LARGEST_SHARE, split.FEWEST, split.MOST]
+    return hashlib.sha256(f"{keys} {by_rows} {fitted} {aside}".encode()).hexdigest()[:8]
 
 
 def _without_words(part: Any) -> Any:

@@ -27,5 +27,5 @@ recipe = {
 }
 model = bough.load(bough.train(recipe, out="runs/frames"))
 asked = pd.DataFrame({"text": ["Not bad at all.", "I fell asleep."]})
-answers = pd.DataFrame(bough.columns(model.predict(asked)))
+answers = pd.DataFrame(bough.columns(model.predict(asked)), index=asked.index)
 print(asked.join(answers).to_string())

@@ -124,7 +124,7 @@ def test_stopped_and_resumed(
     assert told == "bough: stopped after step 2; go on with: bough train --resume run\n"
     monkeypatch.setattr("bough.runs.console.for_terminal", Silent)
     assert bough("train", recipe, "-o", "run") == 2
-    assert "has a run already (it can be resumed)" in capsys.readouterr().err
+    assert "has a run already, which goes on with: bough train --resume " in capsys.readouterr().err
     assert bough("train", "--resume", "run") == 0
     assert bough("train", "--resume", "run") == 2
     assert "is finished; there is nothing to resume" in capsys.readouterr().err

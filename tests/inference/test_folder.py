@@ -18,6 +18,9 @@ def test_a_model_is_found_from_its_run_and_from_itself(run: Run) -> None:
 
 def test_a_run_without_a_model(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("")
+    with pytest.raises(UserError, match=r"no model there yet; train the recipe: bough train /"):
+        find(tmp_path)
+    (tmp_path / "plan.txt").write_text("full\n")
     with pytest.raises(UserError, match="no model there yet; go on with the run: bough train --"):
         find(tmp_path)
 

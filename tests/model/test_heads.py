@@ -280,7 +280,7 @@ def test_import_sizes() -> None:
     sizes: dict[str, list[int]] = {"one": []}
     sizes["pair"] = import_sizes("pair", ["one"], tasks, WIDTH, sizes)
     assert sizes["pair"] == [3, 3]  # on each of the two texts
-    features = 4 * WIDTH + 3 + 3
+    features = 4 * WIDTH + 1 + 3 + 3
     wanted = [WIDTH, WIDTH, features]
     assert import_sizes("other", ["one", "pair"], tasks, WIDTH, sizes) == wanted
     assert import_sizes("joint", ["one"], tasks, WIDTH, sizes) == [3]

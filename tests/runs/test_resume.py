@@ -206,6 +206,7 @@ def test_only_the_runs_own_parts_are_cleared(tiny_folder: Path, tmp_path: Path) 
         train(folders.small(tiny_folder, steps=1) | {"plan": "nonsense"}, tmp_path)
     assert all(file.exists() for file in foreign)
     (tmp_path / "recipe.yaml").write_text("tasks: {}\n")
+    (tmp_path / "plan.txt").write_text("full\n")
     own = tmp_path / "model" / ".model.safetensors.7.part"
     own.parent.mkdir()
     own.write_text("half")

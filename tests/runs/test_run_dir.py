@@ -21,6 +21,7 @@ from bough.runs.run_dir import Onlooker, Run, Writer
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text("tasks: {}\n")
+    (tmp_path / "run" / "plan.txt").write_text("full\n")
     return tmp_path / "run"
 
 
@@ -29,6 +30,16 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         Run.open(tmp_path / "nothing")
     with pytest.raises(UserError, match=r"not a run directory \(it has no recipe.yaml\)"):
         Run.open(tmp_path)
+
+
+def test_a_recipe_of_ones_own_is_no_run(tmp_path: Path) -> None:
+    """Beside data, where `bough init` put it, it is neither resumed nor written over."""
+    (tmp_path / "recipe.yaml").write_text("# mine\n")
+    with pytest.raises(UserError, match=r"no run wrote its recipe.yaml.*bough train .*recipe.yaml"):
+        Writer.resume(tmp_path)
+    with pytest.raises(UserError, match=r"recipe.yaml, which a run would write over"):
+        Writer.start(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["recipe.yaml"]
 
 
 def test_what_is_not_there_yet(folder: Path) -> None:
@@ -84,10 +95,10 @@ def test_a_lock_goes_with_its_process(folder: Path) -> None:
 
 
 def test_a_directory_that_has_a_run_is_left_alone(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has a run already \(it can be resumed"):
+    with pytest.raises(UserError, match="which goes on with: bough train --resume"):
         Writer.start(folder)
     (folder / "scores.json").write_text("{}")
-    with pytest.raises(UserError, match=r"has a run already \(it is finished"):
+    with pytest.raises(UserError, match="has a run already, which is finished"):
         Writer.start(folder)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file; give a directory"):

@@ -75,6 +75,20 @@ def test_numbers_are_fitted_as_scikit_learn_does() -> None:
     np.testing.assert_allclose(ours, theirs.predict(unit(x)), atol=1e-4)
 
 
+def test_features_of_a_pair_are_penalised_kind_by_kind() -> None:
+    """A cosine, one small number, must not be lost beside the vectors' hundreds."""
+    a, b = inputs(), inputs().flip(0)
+    y = labels(a)
+    head = head_of(tiny.task(twin=True, features=("difference", "product", "cosine")))
+    kinds = (a - b).abs(), a * b, torch.cosine_similarity(a, b).unsqueeze(1)
+    fit_linear(head, torch.cat(kinds, 1), y)
+    seen = np.concatenate([unit(kind) for kind in kinds], 1) / 3**0.5
+    theirs = LogisticRegression(C=STRENGTH, tol=1e-8, max_iter=5000).fit(seen, y.numpy())
+    with torch.no_grad():
+        ours = head([a, b], [], None)[0].softmax(1).numpy()
+    np.testing.assert_allclose(ours, theirs.predict_proba(seen), atol=1e-3)
+
+
 def labelled() -> dict[str, Examples]:
     return {name: source for name, source in tiny.examples().items() if name != "joint"}
 

@@ -20,6 +20,7 @@ from bough.recipe.tasks import Task
 
 SHARE = 0.1  # of the rows, set aside for dev
 FEWEST, MOST = 100, 2000  # dev rows, as far as there are rows
+LARGEST_SHARE = 0.2  # of few rows: what is learned from more of them is worth more than the judging
 NEEDED = 10  # rows, below which there is nothing to split
 
 
@@ -45,7 +46,7 @@ def split_off(
     for texts, numbers in together.items():
         groups.setdefault(stratum(rows.labels[numbers[0]]), []).append(texts)
     size = shared or len(rows)
-    wanted = min(max(SHARE * size, min(FEWEST, size / 3)), MOST) / size
+    wanted = min(max(SHARE * size, min(FEWEST, LARGEST_SHARE * size)), MOST) / size
     chosen: set[int] = set()
     for members in groups.values():
         members.sort(key=_hash)

@@ -70,10 +70,10 @@ def find(source: str | os.PathLike[str] | Run) -> Path:
             f"{folder}: is a pretraining, which answers nothing; train tasks on it: "
             f"bough train RECIPE --set encoder={folder}"
         )
-    if (folder / "recipe.yaml").is_file():
-        raise UserError(
-            f"{folder}: no model there yet; go on with the run: bough train --resume {folder}"
-        )
+    if Run(folder).recipe_file.is_file():
+        how = f"--resume {folder}" if Run(folder).begun else folder / "recipe.yaml"
+        what = "go on with the run" if Run(folder).begun else "train the recipe"
+        raise UserError(f"{folder}: no model there yet; {what}: bough train {how}")
     if folder.exists():
         raise UserError(f"{folder}: no model there; expected a run or a folder with {WEIGHTS_FILE}")
     # A hub id looks like a path; where its first part is a folder of runs, it is one.

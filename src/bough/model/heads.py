@@ -30,7 +30,8 @@ class Head(nn.Module):
         self.task = task
         self.norm = nn.LayerNorm(width, eps=1e-12) if task.norm else None
         self.project = nn.Linear(width, width) if task.project else None
-        size = feature_size(task, width)
+        self.kinds = feature_sizes(task, width)
+        size = sum(self.kinds)
         self.cosine = Cosine(task) if task.head.startswith("cosine") else None
         if self.cosine is not None:
             # A cosine head gives one number; what it reads from other tasks is added to it.
@@ -150,11 +151,16 @@ def features(task: Task, vectors: Sequence[Tensor]) -> Tensor:
     return torch.cat([seen[name]() for name in task.features], 1)
 
 
-def feature_size(task: Task, width: int) -> int:
+def feature_sizes(task: Task, width: int) -> list[int]:
+    """Of each kind of feature that the head sees, how many numbers it is."""
     if not task.twin:
-        return width
+        return [width]
     sizes = {"concat": 2 * width, "cosine": 1}
-    return sum(sizes.get(name, width) for name in task.features)
+    return [sizes.get(name, width) for name in task.features]
+
+
+def feature_size(task: Task, width: int) -> int:
+    return sum(feature_sizes(task, width))
 
 
 def hidden_size(task: Task, width: int, imports: Sequence[int] = ()) -> int:

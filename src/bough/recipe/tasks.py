@@ -32,7 +32,7 @@ Metric = Literal[
 ]  # fmt: skip
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
+FEATURES: tuple[Feature, ...] = ("concat", "difference", "product", "cosine")
 
 
 def on_one_table(tasks: Mapping[str, Task]) -> set[str]:

@@ -60,11 +60,22 @@ class Run:
         if not (path / "recipe.yaml").is_file():
             hint = f"; name {path.parent}" if (path.parent / "recipe.yaml").is_file() else ""
             raise UserError(f"{path}: not a run directory (it has no recipe.yaml){hint}")
+        if not cls(path).begun:
+            raise UserError(
+                f"{path}: not a run directory (no run wrote its recipe.yaml); to train that: "
+                f"bough train {path / 'recipe.yaml'}"
+            )
         return cls(path)
 
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def begun(self) -> bool:
+        """Whether the recipe there is a run's: beside data lies one that somebody wrote."""
+        beside = (".lock", "plan.txt", "environment.json")
+        return self.recipe_file.is_file() and any((self.folder / f).is_file() for f in beside)
 
     @property
     def finished(self) -> bool:
@@ -157,6 +168,9 @@ class Run:
         return run_files.check(form, content, f"{file}: is damaged", "train the run anew")
 
 
+PLACE = "choose another place for this one"
+
+
 class Writer:
     """The one process that writes a run. A second one is refused."""
 
@@ -171,11 +185,14 @@ class Writer:
         """A new run; a directory that has one is left alone."""
         if folder.exists() and not folder.is_dir():
             raise UserError(f"{folder}: is a file; give a directory for the run")
+        run = Run(folder)
+        if run.recipe_file.exists() and not run.begun:
+            raise UserError(f"{folder}: has a recipe.yaml, which a run would write over; {PLACE}")
         writer = cls(folder)
-        if writer.run.recipe_file.exists():
+        if run.recipe_file.exists():
             writer.close()
-            how = "it is finished" if writer.run.finished else "it can be resumed"
-            raise UserError(f"{folder}: has a run already ({how}); choose another place for this")
+            how = "is finished" if run.finished else f"goes on with: bough train --resume {folder}"
+            raise UserError(f"{folder}: has a run already, which {how}; {PLACE}")
         return writer
 
     @classmethod

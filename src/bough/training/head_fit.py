@@ -53,7 +53,7 @@ def fit_linear(head: Head, inputs: Tensor, targets: Tensor | None) -> None:
     assert targets is not None
     task, targets = head.task, targets.to(inputs.device)
     centre = inputs.mean(0)
-    scale = (inputs - centre).square().sum(1).mean().sqrt().clamp(min=1e-6)
+    scale = _scales(head, inputs - centre)
     scaled = (inputs - centre) / scale
     weight = torch.zeros_like(head.output.weight, requires_grad=True)
     bias = torch.zeros_like(head.output.bias, requires_grad=True)
@@ -74,6 +74,15 @@ def fit_linear(head: Head, inputs: Tensor, targets: Tensor | None) -> None:
     with torch.no_grad():
         head.output.weight.copy_(weight / scale)
         head.output.bias.copy_(bias - (weight / scale) @ centre)
+
+
+def _scales(head: Head, centred: Tensor) -> Tensor:
+    """What each input is divided by, so that rows have length 1 on average, and so that the penalty
+    weighs on every kind of feature alike: a cosine is one number beside hundreds, and small."""
+    kinds = head.kinds if centred.shape[1] == sum(head.kinds) else [centred.shape[1]]
+    lengths = [part.square().sum(1).mean().sqrt() for part in centred.split(kinds, 1)]
+    each = (torch.stack(lengths) * len(kinds) ** 0.5).clamp(min=1e-6)
+    return each.repeat_interleave(torch.tensor(kinds, device=each.device))
 
 
 @torch.no_grad()
