@@ -16,7 +16,7 @@ def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two plans and three seeds; sharing makes sts much better and quora much worse."""
     folder = tmp_path_factory.mktemp("survey")
     source = simulated.data(folder / "data")
-    for plan, skill in (("separate", {}), ("full", {"sts": 1.0, "quora": -1.0})):
+    for plan, skill in (("separate", {}), ("full", {"sts": 2.0, "quora": -1.0})):
         for seed in range(3):
             recipe = simulated.recipe(source, plan, seed)
             simulated.run(folder / "runs" / f"{plan}-{seed}", recipe, skill)

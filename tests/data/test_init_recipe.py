@@ -465,3 +465,17 @@ def test_lines_of_text_are_no_table(tmp_path: Path) -> None:
     rows = "".join(f"this is the text number {n}\t{n % 2}\n" for n in range(40))
     file.write_text("text\tlabel\n" + rows)
     assert init([file], tmp_path / "recipe.yaml").tasks[0].name == "reviews"
+
+
+def test_numbered_classes_are_told_how_to_get_names(tiny_folder: Path) -> None:
+    """The line that is offered is taken as it stands."""
+    write("moods.csv", {"text": [f"text {i} of some" for i in range(30)], "label": [0, 1, 2] * 10})
+    init([Path("moods.csv")], "recipe.yaml")
+    text = Path("recipe.yaml").read_text()
+    assert "labels: {0: a name, 1: a name, ...}" in text
+    text = text.replace("labels: [0, 1, 2]", "labels: {0: sad, 1: calm, 2: glad}")
+    Path("named.yaml").write_text(text)
+    assert Recipe.read("named.yaml").tasks["moods"].labels == ("sad", "calm", "glad")
+    write("words.csv", {"text": [f"text {i} of some" for i in range(30)], "label": ["a", "b"] * 15})
+    init([Path("words.csv")], "words.yaml")
+    assert "a name" not in Path("words.yaml").read_text()

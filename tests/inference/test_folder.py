@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from bough.errors import UserError
-from bough.inference.folder import find
+from bough.inference.folder import find, unfinished
 from bough.runs.run_dir import Run
 
 
@@ -23,6 +24,15 @@ def test_a_run_without_a_model(tmp_path: Path) -> None:
     (tmp_path / "plan.txt").write_text("full\n")
     with pytest.raises(UserError, match="no model there yet; go on with the run: bough train --"):
         find(tmp_path)
+
+
+def test_a_model_of_a_run_that_was_stopped(run: Run, tmp_path: Path) -> None:
+    assert unfinished(run.folder) == unfinished(run.model) == []
+    stopped = shutil.copytree(run.folder, tmp_path / "stopped")
+    (stopped / "scores.json").unlink()
+    assert unfinished(stopped) == [
+        f"{stopped}: the run is not finished; this is its best model so far"
+    ]
 
 
 def test_a_mistyped_run_is_not_looked_for_on_the_hub(

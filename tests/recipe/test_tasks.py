@@ -46,6 +46,11 @@ def test_a_regress_task_has_one_output() -> None:
     assert (task.loss_name, task.metric_name, task.outputs) == ("mse", "pearson", 1)
 
 
+def test_what_features_were_by_default_is_no_fault() -> None:
+    """Runs of that time have it in their recipe, also for a task on single texts."""
+    assert not Task(**SINGLE, features=["concat", "difference", "product"]).twin
+
+
 def test_classes_unknown() -> None:
     with pytest.raises(RuntimeError, match=r"rows\.load finds them"):
         _ = Task(**SINGLE).outputs

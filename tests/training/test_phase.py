@@ -17,10 +17,9 @@ from bough.recipe.recipe import Recipe
 from bough.recipe.training import Phase as Given
 from bough.recipe.training import Schedule, Training
 from bough.training.optimizer import factor
-from bough.training.phase import Phase, PhaseSchedule, Progress
+from bough.training.phase import Phase, PhaseSchedule, Progress, left_behind
 from bough.training.sampling import BySize
 from bough.training.train import train
-from bough.training.trainer import left_behind
 from tests import folders, tiny
 from tests.finished import FEW, final, fresh, judged, logged, moved
 

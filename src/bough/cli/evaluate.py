@@ -63,12 +63,14 @@ def evaluate(
     number = settle_threads(threads)
     from bough.inference import config
     from bough.inference.evaluation import evaluate as judge
-    from bough.inference.folder import find
+    from bough.inference.folder import find, unfinished
     from bough.inference.load import load
 
     def say(sentence: str) -> None:
         print(shown(sentence), file=sys.stderr)
 
+    for sentence in unfinished(run):
+        say(sentence)
     if files:
         model = load(run, threads=number, precision=precision)
         found = {

@@ -33,8 +33,6 @@ WORDS: dict[str, Split] = {
     **dict.fromkeys(("dev", "devel", "development", "valid", "validation", "val"), "dev"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-
-
 ROLES = {"train": "to learn from", "dev": "to choose the model by", "test": "for the end"}
 
 
@@ -49,6 +47,15 @@ class Drafted:
     new: Mapping[Path, str]  # files to write, and what goes into them
     lost: tuple[str, ...]  # reports on rows that were left out of the new files
     bad: tuple[str, ...]  # and on those that the recipe must skip
+
+    @property
+    def numbered(self) -> str:
+        """How classes that are numbers get names, as an example; nothing if they are words."""
+        numbers = [str(label) for label in self.task.labels or ()]
+        if not numbers or not all(number.lstrip("-").isdigit() for number in numbers):
+            return ""
+        more = ", ..." if len(numbers) > 2 else ""
+        return ", ".join(f"{n}: a name" for n in numbers[:2]) + more
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,14 @@ def read_metadata(folder: Path) -> tuple[Network, Tokenizer, int, dict[str, Any]
     return network, read_tokenizer(folder, content.shape), content.longest, facts
 
 
+def unfinished(source: str | os.PathLike[str]) -> list[str]:
+    """A sentence where the model is that of a run which is still going on, or was stopped."""
+    run = Run(Path(source).expanduser())
+    if not run.begun or run.finished:
+        return []
+    return [f"{run.folder}: the run is not finished; this is its best model so far"]
+
+
 def find(source: str | os.PathLike[str] | Run) -> Path:
     """The model folder of a run, a folder itself, or that of a hub id."""
     folder = source.folder if isinstance(source, Run) else Path(source).expanduser()

@@ -19,6 +19,7 @@ from bough.errors import UserError
 from bough.files import csv_writer, replacing
 from bough.inference.answers import Answer
 from bough.inference.columns import cells, names
+from bough.inference.folder import unfinished
 from bough.inference.input_files import (
     EVERYTHING,
     TABLES,
@@ -54,9 +55,9 @@ def answer_file(
     """Answer a file's texts and write CSV or JSONL, to a file or to standard output."""
     target = None if out is None else _target(Path(out), file)
     model = load(source, threads=threads, precision=precision)
-    if precision == "int8":
-        for change in known(model):
-            print(shown(str(change)), file=sys.stderr)
+    said = [*unfinished(source), *(map(str, known(model)) if precision == "int8" else ())]
+    for sentence in said:
+        print(shown(sentence), file=sys.stderr)
     choice.check(model)
     if Path(file).suffix.lower() in TABLES:
         _answer(model, table(model, file, choice), target, choice.abstain)

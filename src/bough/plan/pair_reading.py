@@ -32,4 +32,9 @@ def resolved(
                 f"task {name!r}: the texts of a pair are read apart (pair: twin), which this "
                 f"encoder was made for and {rows[name]:,} rows suffice for"
             )
+        elif compares and name not in shared:
+            notes.append(
+                f"task {name!r}: the texts of a pair are read as one (pair: joint), which "
+                f"{rows[name]:,} rows suffice for; pair: twin reads them apart"
+            )
     return out, notes

@@ -33,6 +33,8 @@ Metric = Literal[
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 FEATURES: tuple[Feature, ...] = ("concat", "difference", "product", "cosine")
+# The default before: runs of that time have it written down for every task, pairs or not.
+FORMER_FEATURES: tuple[Feature, ...] = ("concat", "difference", "product")
 
 
 def on_one_table(tasks: Mapping[str, Task]) -> set[str]:
@@ -346,7 +348,7 @@ class Task(Consistent):
             yield "head", f"{reason} `pair: twin`, or take head linear or mlp"
         if self.unlabelled and not self.teacher:
             yield "unlabelled", "nobody answers these texts; give the task a `teacher`"
-        if self.features != FEATURES and not self.twin:
+        if self.features not in (FEATURES, FORMER_FEATURES) and not self.twin:
             yield "features", "this is for pairs with `pair: twin`; set that, or leave it out"
         if len(set(self.features)) < len(self.features):
             yield "features", f"one is named twice in {', '.join(self.features)}"

@@ -82,7 +82,7 @@ def _scales(head: Head, centred: Tensor) -> Tensor:
     kinds = head.kinds if centred.shape[1] == sum(head.kinds) else [centred.shape[1]]
     lengths = [part.square().sum(1).mean().sqrt() for part in centred.split(kinds, 1)]
     each = (torch.stack(lengths) * len(kinds) ** 0.5).clamp(min=1e-6)
-    return each.repeat_interleave(torch.tensor(kinds, device=each.device))
+    return torch.cat([one.expand(size) for one, size in zip(each, kinds, strict=True)])
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,9 @@ from bough.data.examples import Examples, ExampleSampler
 from bough.data.loader import Loader, row_groups
 from bough.data.tokens import Ints
 from bough.distributed import ALONE, Processes
+from bough.errors import listed
 from bough.model.network import Network
+from bough.plan.plan import Plan
 from bough.recipe.training import Phase as PhaseSettings
 from bough.recipe.training import Training
 from bough.training import optimizer, sampling
@@ -275,6 +277,21 @@ class Phase:
         for name, sampler in self.samplers.items():
             sampler.restore(state["decks"][name])
         self.losses = state["losses"]
+
+
+def left_behind(plan: Plan, schedules: Sequence[PhaseSchedule]) -> Iterator[str]:
+    """A sentence on the tasks that learned before and rest while layers of theirs learn on."""
+    cells = {name: {step.cell for step in plan.path(name)} for name in plan.tasks}
+    learned: set[str] = set()
+    for number, schedule in enumerate(schedules, 1):
+        moved = {cell for name in schedule.tasks for cell in cells[name] if plan.learns(cell)}
+        rest = [name for name in sorted(learned - {*schedule.tasks}) if moved & cells[name]]
+        if rest and not schedule.frozen:
+            yield (
+                f"in phase {number} layers learn on that {listed(rest)} learned with before: a "
+                "head that rests meanwhile fits them no longer, so do not trust its answers"
+            )
+        learned |= {*schedule.tasks}
 
 
 def epochs_by_rows(steps: int) -> int:

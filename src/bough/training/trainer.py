@@ -7,7 +7,7 @@ stopped, or killed, goes on from its checkpoint to the same weights, bit for bit
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from bough.data.dataset import Data
 from bough.data.examples import Examples
 from bough.disk_cache import disk_limit
 from bough.distributed import ALONE, Processes
-from bough.errors import UserError, listed
+from bough.errors import UserError
 from bough.inference.device import device_of
 from bough.inference.folder import save_metadata
 from bough.inference.load import load_torch
@@ -39,7 +39,7 @@ from bough.scoring.evaluate import calibrate, learned_nothing, predict, score
 from bough.scoring.metrics import Predictions, aggregates, selected
 from bough.training.head_fit import few_rows, fit_heads
 from bough.training.loop import Loop
-from bough.training.phase import Phase, PhaseSchedule, Progress
+from bough.training.phase import Phase, PhaseSchedule, Progress, left_behind
 from bough.training.states.frozen_states import kept
 from bough.training.teachers.taught import answer_files, digests, taught
 
@@ -201,9 +201,10 @@ class Trainer:
         return how == "fitted" or (how == "auto" and not self.recipe.training.phases)
 
     def _fit_heads(self) -> None:
-        self.display.say("the heads begin fitted to what the untouched encoder says of the rows")
         self.network.freeze_trunk()  # for the time being: nothing is said of kept states
         some = {name: few_rows(self.train[name]) for name in self.learned}
+        rows = sum(len(part) for part in some.values())
+        self.display.say(f"first the heads are fitted to the untouched encoder on {rows:,} rows")
         if self.recipe.training.keep_states:
             some = kept(self.network, some, self.processes, lambda text: None)
         fit_heads(self.network, some)
@@ -383,18 +384,3 @@ def _check_whole_batches(recipe: Recipe, processes: Processes) -> None:
                 f"task {name!r}: its loss, pearson, is of a whole batch, of which each of "
                 f"{processes.count} processes has a part; train it in one, or set another loss"
             )
-
-
-def left_behind(plan: Plan, schedules: Sequence[PhaseSchedule]) -> Iterator[str]:
-    """A sentence on the tasks that learned before and rest while layers of theirs learn on."""
-    cells = {name: {step.cell for step in plan.path(name)} for name in plan.tasks}
-    learned: set[str] = set()
-    for number, schedule in enumerate(schedules, 1):
-        moved = {cell for name in schedule.tasks for cell in cells[name] if plan.learns(cell)}
-        rest = [name for name in sorted(learned - {*schedule.tasks}) if moved & cells[name]]
-        if rest and not schedule.frozen:
-            yield (
-                f"in phase {number} layers learn on that {listed(rest)} learned with before: a "
-                "head that rests meanwhile fits them no longer, so do not trust its answers"
-            )
-        learned |= {*schedule.tasks}

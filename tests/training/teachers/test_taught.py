@@ -195,7 +195,8 @@ def test_processes_learn_the_same(tiny_folder: Path, teachers: Path, tmp_path: P
     assert shared.environment["teachers"] == alone.environment["teachers"]
     for one, other in zip(logged(alone), logged(shared), strict=True):
         for name, value in one["loss"].items():
-            assert other["loss"][name] == pytest.approx(value, rel=1e-4)
+            # A loss of next to nothing is a difference of numbers near 1, and no better than they.
+            assert other["loss"][name] == pytest.approx(value, rel=1e-4, abs=1e-7)
 
 
 def train_here(folder: Path) -> None:
