@@ -33,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,9 @@ from default_sets import SEEDS, SETS, SIZES
 PEERS = ("vectors", "setfit", "trainer")
 MINUTES = {"64": 2.0, "1000": 3.0, "all": 5.0}  # that a run may take
 RESULTS = Path(__file__).with_suffix(".jsonl")
-PACE = 1500  # tokens a second that one thread trains on; what would take longer is cut to what fits
-OTHER = 30  # seconds of a run that are no training
+SLOWEST = 500  # tokens a second that one thread trains on, at least
 TOKENS = 1.5  # of a word, with the marks around a text
+FIRST, TIMED = 2, 20  # steps that are timed to see how many fit
 
 
 def defaults() -> str:
@@ -176,24 +176,41 @@ def by_bough(
     task = next(iter(recipe_tasks(folder)))
     settings = [f"tasks.{task}.test=test.csv", f"training.seed={cell.seed}"]
     settings += cell.way.split()[1:]
-    if steps := steps_that_fit(train, MINUTES[cell.size], threads):
-        settings.append(f"training.steps={steps}")
-    settings = [part for setting in settings for part in ("--set", setting)]
-    command = ["train", "recipe.yaml", "-o", "run", "--threads", str(threads), *settings]
-    call([*bough, *command], folder)
+
+    def trained(run: str, *more: str) -> float:
+        """Seconds that it took, as if nothing else ran."""
+        command = [*bough, "train", "recipe.yaml", "-o", run, "--threads", str(threads)]
+        command += [part for setting in (*settings, *more) for part in ("--set", setting)]
+        began = spent()
+        call(command, folder)
+        return (spent() - began) / threads
+
+    steps = steps_that_fit(
+        train, MINUTES[cell.size], threads, lambda n: trained(f"pace{n}", f"training.steps={n}")
+    )
+    trained("run", *([f"training.steps={steps}"] if steps else []))
     with (folder / "run" / "predictions" / f"{task}-test.csv").open(newline="") as stream:
         answers = [row["predicted"] for row in csv.DictReader(stream)]
     return [float(a) for a in answers] if SETS[cell.set].regress else answers
 
 
-def steps_that_fit(train: Sequence[default_sets.Row], minutes: float, threads: int) -> int:
-    """How many steps the minutes allow, if bough untouched would take more; else none."""
+def steps_that_fit(
+    train: Sequence[default_sets.Row],
+    minutes: float,
+    threads: int,
+    seconds_of: Callable[[int], float],
+) -> int:
+    """How many steps the minutes allow, if bough untouched would take more; else none. Where that
+    is near, a few steps are timed, as the peers' are."""
     batch = Training().batch
     words = sum(len(text.split()) for texts, _ in train for text in texts)
-    tokens_of_step = TOKENS * words / len(train) * batch
     epoch = math.ceil(len(train) / batch)
     untouched = epoch * phase.epochs_by_rows(epoch)
-    fit = int((60 * minutes - OTHER) * PACE * threads / tokens_of_step)
+    tokens = TOKENS * words / len(train) * batch * untouched
+    if tokens < SLOWEST * threads * 60 * minutes:
+        return 0
+    few, more = seconds_of(FIRST), seconds_of(FIRST + TIMED)
+    fit = FIRST + int((60 * minutes - few) * TIMED / max(more - few, 1e-3))
     return max(1, fit) if fit < untouched else 0
 
 

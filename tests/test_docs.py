@@ -10,7 +10,7 @@ import yaml
 
 import bough
 from bough import demo
-from bough.data.init_recipe import init
+from bough.data.drafting.init_recipe import init
 from bough.export.onnx_export import write_onnx
 from tests import folders
 

@@ -12,7 +12,7 @@ import pytest
 from seqeval.metrics import f1_score
 
 import bough
-from bough.data.init_recipe import init
+from bough.data.drafting.init_recipe import init
 from bough.inference.predict_file import answer_file
 from bough.inference.torch_model import MultiTaskModel
 from bough.recipe.recipe import schema

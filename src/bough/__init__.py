@@ -10,6 +10,7 @@ from bough.machine_limits import keep_few_kernels, sleep_when_idle
 
 if TYPE_CHECKING:
     from bough.comparison.compare import compare
+    from bough.data.drafting.init_recipe import init
     from bough.inference.answers import Answer, Entity
     from bough.inference.columns import columns
     from bough.inference.evaluation import Evaluation, evaluate
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 __all__ = [
     "Answer", "Entity", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run",
-    "UserError", "columns", "compare", "evaluate", "load", "pretrain", "report", "resume", "train",
+    "UserError", "columns", "compare", "evaluate", "init", "load", "pretrain", "report", "resume",
+    "train",
 ]  # fmt: skip
 
 sleep_when_idle()  # before torch is loaded
@@ -45,6 +47,7 @@ _DEFINED_IN = {
     "columns": "inference.columns.columns",
     "compare": "comparison.compare.compare",
     "evaluate": "inference.evaluation.evaluate",
+    "init": "data.drafting.init_recipe.init",
     "load": "inference.load.load",
     "pretrain": "pretraining.pretrain.pretrain",
     "report": "reports.page.report",

@@ -44,7 +44,7 @@ def init(
     ] = None,
 ) -> None:
     """Look at data files, guess the tasks and write a recipe that trains them."""
-    from bough.data.init_recipe import init as write
+    from bough.data.drafting.init_recipe import init as write
 
     for line in write(files, out, text or (), label or ()).lines():
         print(shown(line))

@@ -10,11 +10,13 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from bough.data import audit, checked_rows, infer_columns
+from bough.data import audit, checked_rows
+from bough.data.drafting import infer_columns, infer_kind
+from bough.data.drafting.column import Column
+from bough.data.drafting.file_roles import grouped, unique_name
 from bough.data.label_cells import label_cells
 from bough.data.prepared.part import Use
 from bough.data.prepared.streams import open_table
@@ -23,16 +25,11 @@ from bough.data.tables import Wanted
 from bough.errors import UserError, listed, nearest
 from bough.files import write_atomically
 from bough.recipe import yaml
-from bough.recipe.recipe import RESERVED, Recipe
+from bough.recipe.recipe import Recipe
 from bough.recipe.tasks import SPLITS, Split, Task, on_one_table
 from bough.templates import environment
 from bough.user_paths import check_name
 
-WORDS: dict[str, Split] = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("dev", "devel", "development", "valid", "validation", "val"), "dev"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 ROLES = {"train": "to learn from", "dev": "to choose the model by", "test": "for the end"}
 
 
@@ -60,12 +57,15 @@ class Drafted:
 
 @dataclass(frozen=True)
 class Written:
-    """What `init` did, to be told."""
+    """What `init` did, to be told: printed, it is what the command line says."""
 
     recipe: Path
     tasks: tuple[Drafted, ...]
     files: tuple[Path, ...]
     noticed: Mapping[str, tuple[str, ...]]  # about each task's rows
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
         for task in self.tasks:
@@ -85,37 +85,38 @@ def init(
     text: Sequence[str] = (),
     labels: Sequence[str] = (),
 ) -> Written:
-    """Look at the files, guess the tasks, write the recipe and the splits it needs."""
+    """Look at data files, guess the tasks and write a recipe that trains them.
+
+    Args:
+        files: CSV, TSV, JSONL, Parquet or CoNLL files, of one task or of several.
+        out: Where the recipe is written. Where a task has no dev file, rows are set aside
+            in two files beside it. Nothing that is there is overwritten.
+        text: The text's column, or two for a pair, if it is not to be guessed.
+        labels: The label's column; several make several tasks.
+
+    Returns:
+        What was guessed, why, and what was written; print it.
+
+    Raises:
+        UserError: A file cannot be read, or two readings of it are as good as each other.
+
+    Example:
+        >>> import csv
+        >>> with open("moods.csv", "w", newline="") as file:
+        ...     rows = [(f"day {n} was fine", "glad") for n in range(20)]
+        ...     rows += [(f"day {n} was grey", "sad") for n in range(20)]
+        ...     csv.writer(file).writerows([("text", "mood"), *rows])
+        >>> print(bough.init(["moods.csv"], "moods.yaml"))  # doctest: +ELLIPSIS
+        moods:
+          text   text: 4 words on average
+          label  mood: the only column with few values; classify, 2 classes (glad, sad): ...
+    """
     out = Path(out)
     for file in files:
         check_name(Path(file))
     _may_write(out)
-    for option, names in (("--text", text), ("--label", labels)):
-        for place, name in enumerate(names):
-            if name in names[:place]:
-                raise UserError(f"{option} {name} was given twice; name each column once")
-    for name in text:
-        if name in labels:
-            raise UserError(f"column {name!r} is both --text and --label; name two columns")
-    if len(text) > 2:
-        raise UserError(f"--text was given {len(text)} times; a task judges one text or a pair")
-    drafted: list[Drafted] = []
-    grouped = _grouped(files)
-    alone = len(grouped) == 1
-    if not alone:
-        _check_named((*text, *labels), [next(iter(splits.values())) for splits in grouped.values()])
-    for name, splits in grouped.items():
-        taken = [task.name for task in drafted]
-        try:
-            drafted += _draft(name, splits, out, text, labels, taken, alone)
-        except UserError as error:
-            plain = [str(file) for file in splits.values() if file.suffix.lower() == ".txt"]
-            if not plain:
-                raise
-            raise UserError(
-                f"{error}; {plain[0]} was read as a table with a line of column names: plain "
-                "lines of text have no labels to learn from"
-            ) from None
+    _check_columns(text, labels)
+    drafted = _drafts(files, out, text, labels)
     every = {path: content for task in drafted for path, content in task.new.items()}
     new = {path: content for path, content in every.items() if not path.exists()}
     new[out] = _recipe(out, drafted, files)
@@ -138,6 +139,42 @@ def init(
     return Written(out, tuple(drafted), tuple(new), noticed)
 
 
+def _check_columns(text: Sequence[str], labels: Sequence[str]) -> None:
+    for option, names in (("--text", text), ("--label", labels)):
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise UserError(f"{option} {name} was given twice; name each column once")
+    for name in text:
+        if name in labels:
+            raise UserError(f"column {name!r} is both --text and --label; name two columns")
+    if len(text) > 2:
+        raise UserError(f"--text was given {len(text)} times; a task judges one text or a pair")
+
+
+def _drafts(
+    files: Sequence[str | Path], out: Path, text: Sequence[str], labels: Sequence[str]
+) -> list[Drafted]:
+    """The tasks of all files."""
+    drafted: list[Drafted] = []
+    found = grouped(files)
+    alone = len(found) == 1
+    if not alone:
+        _check_named((*text, *labels), [next(iter(splits.values())) for splits in found.values()])
+    for name, splits in found.items():
+        taken = [task.name for task in drafted]
+        try:
+            drafted += _draft(name, splits, out, text, labels, taken, alone)
+        except UserError as error:
+            plain = [str(file) for file in splits.values() if file.suffix.lower() == ".txt"]
+            if not plain:
+                raise
+            raise UserError(
+                f"{error}; {plain[0]} was read as a table with a line of column names: plain "
+                "lines of text have no labels to learn from"
+            ) from None
+    return drafted
+
+
 def _may_write(out: Path) -> None:
     if out.suffix not in (".yaml", ".yml"):
         raise UserError(f"{out}: a recipe's name ends in .yaml; choose such a name with -o")
@@ -158,56 +195,6 @@ def _check_named(names: Sequence[str], files: Sequence[Path]) -> None:
                 f"none of {listed(list(map(str, files)))} has a column {name!r}; they have "
                 f"{listed(there)}{nearest(name, there)}"
             )
-
-
-# --- which file is what --------------------------------------------------------------------------
-
-
-def _grouped(files: Sequence[str | Path]) -> dict[str, dict[Split, Path]]:
-    """Task name -> split -> file, by the files' names; a file without a split's name is train."""
-    tasks: dict[str, dict[Split, Path]] = {}
-    for file in map(Path, files):
-        name, split = _parted(file)
-        splits = tasks.setdefault(name, {})
-        if split in splits:
-            raise UserError(
-                f"{splits[split]} and {file} both look like the {split} rows of {name!r}; give "
-                "one of them, or put train, dev or test into the names"
-            )
-        splits[split] = file
-    for name, splits in tasks.items():
-        if splits.keys() == {"test"}:
-            raise UserError(
-                f"{splits['test']} is by its name for testing, and there are no rows to learn from "
-                f"for {name!r}; give those, too, or rename the file"
-            )
-    return {
-        name: {split: splits[split] for split in SPLITS if split in splits}
-        for name, splits in tasks.items()
-    }
-
-
-def _parted(file: Path) -> tuple[str, Split]:
-    """A file's task and split: ids-sst-test-student.csv is ids-sst, test."""
-    words = _words(file.stem)
-    at = next((i for i, word in enumerate(words) if word.lower() in WORDS), len(words))
-    kept = words[:at] or words[at + 1 :]
-    while len(kept) > 1 and kept[-1].lower() in ("all", "full", "data"):
-        kept.pop()
-    # train.csv, dev.csv: the folder says whose
-    name = "-".join(kept or _words(file.absolute().parent.name)) or "task"
-    return name, WORDS[words[at].lower()] if at < len(words) else "train"
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[A-Za-z0-9]+", text)
-
-
-def _unique(name: str, taken: Sequence[str]) -> str:
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
-    name = f"{name}-task" if name in RESERVED else name
-    choices = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(choice for choice in choices if choice not in taken)
 
 
 # --- one task ------------------------------------------------------------------------------------
@@ -251,7 +238,7 @@ def _draft(
     guessed: list[Guessed] = []
     for label in chosen if len(chosen) > 1 or labels else (None,):
         full_name = f"{name}-{label}" if len(chosen) > 1 else name
-        unique = _unique(full_name, [*taken, *(task.name for task in guessed)])
+        unique = unique_name(full_name, [*taken, *(task.name for task in guessed)])
         guessed.append(_guess(unique, columns, source, text, label, by_name=not labels))
     new: dict[Path, str] = {}
     cut, lost = "", ""
@@ -279,9 +266,9 @@ def _guess(
 ) -> Guessed:
     guess = infer_columns.columns(next(iter(columns.values())), source, text, label)
     cells = [cell for part in columns.values() for cell in part.get(guess.label, ())]
-    known = infer_columns.Column.of(guess.label, cells)
-    kind, why_kind = infer_columns.kind(known, source)
-    found, what = infer_columns.settings(kind, known)
+    known = Column.of(guess.label, cells)
+    kind, why_kind = infer_kind.kind(known, source)
+    found, what = infer_kind.settings(kind, known)
     settings: dict[str, Any] = {"kind": kind, "text": guess.text, "label": guess.label, **found}
     why_label = "by its name" if label is not None and by_name else guess.why_label
     says = (
@@ -367,7 +354,7 @@ def _from(out: Path, file: Path) -> str:
 
 
 def _recipe(out: Path, drafted: Sequence[Drafted], files: Sequence[str | Path]) -> str:
-    templates = environment("bough.data")
+    templates = environment("bough.data.drafting")
     templates.filters |= {"comment": _comment, "listed": listed, "yaml": _value}
     return templates.get_template("recipe.yaml").render(
         files=[Path(file).name for file in files],

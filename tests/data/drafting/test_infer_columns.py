@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from bough.data import infer_columns
+from bough.data.drafting import infer_columns, infer_kind
+from bough.data.drafting.column import Column
 from tests.data.reading import texts, words
 
 
 def guessed(columns: dict[str, list[Any]]) -> tuple[tuple[str, ...], str, str]:
     guess = infer_columns.columns(columns, "f.csv")
-    label = infer_columns.Column.of(guess.label, columns[guess.label])
-    return guess.text, guess.label, infer_columns.kind(label, "f.csv")[0]
+    label = Column.of(guess.label, columns[guess.label])
+    return guess.text, guess.label, infer_kind.kind(label, "f.csv")[0]
 
 
 @pytest.mark.parametrize(
@@ -50,21 +51,3 @@ def guessed(columns: dict[str, list[Any]]) -> tuple[tuple[str, ...], str, str]:
 )  # fmt: skip
 def test_guesses(columns: dict[str, list[Any]], expected: Any) -> None:
     assert guessed(columns) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([0.1, 0.95], (0, 1)),
-        ([0, 2.2, 5], (0, 5)),
-        ([1, 3.5, 5], (0, 5)),
-        ([-0.9, 0.8], (-1, 1)),
-        ([3, 97.5], (0, 100)),
-        ([12.3, 4500], (0, 4500)),
-        ([20.05, 20.31], (20.05, 20.31)),
-    ],
-)
-def test_scales(values: list[float], expected: tuple[float, float]) -> None:
-    low, high = infer_columns.scale(values)
-    assert (low, high) == pytest.approx(expected)
-    assert low <= min(values) < max(values) <= high

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from bough import demo
 from bough.cli.main import app
 from bough.data import checked_rows
-from bough.data.init_recipe import init
+from bough.data.drafting.init_recipe import init
 from bough.errors import UserError
 from bough.recipe.recipe import Recipe
 from bough.training.train import train

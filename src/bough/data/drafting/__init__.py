@@ -1,0 +1,1 @@
+"""`bough init`: data files become a recipe."""
