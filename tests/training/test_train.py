@@ -13,6 +13,7 @@ import torch
 
 import bough
 from bough import demo
+from bough.data.dataset import Data
 from bough.data.prepared import table
 from bough.errors import UserError
 from bough.inference.evaluation import evaluate
@@ -210,6 +211,27 @@ def test_many_pairs_are_read_as_one_sequence(tiny_folder: Path, tmp_path: Path) 
     run = train(recipe, tmp_path / "run")  # no encoder of sentences: few rows change nothing
     written = Recipe.read(run.recipe_file).tasks
     assert (written["questions"].pair, written["similarity"].pair) == ("joint", "joint")
+
+
+def test_pairs_that_stay_as_they_were_read_are_not_read_again(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large tables would be prepared twice."""
+    folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
+    folders.sentence_encoder(folder, {"pooling_mode_mean_tokens": True})
+    recipe = folders.recipe(folder, ("similarity",), tiny_folder.parent / "rows", **FEW)
+    gather, times = Data.gather, []
+
+    def counted(*args: Any, **settings: Any) -> Data:
+        times.append(1)
+        return gather(*args, **settings)
+
+    monkeypatch.setattr(Data, "gather", counted)
+    for enough, readings in ((0, 1), (10**6, 2)):
+        times.clear()
+        monkeypatch.setattr("bough.plan.pair_reading.ENOUGH_ROWS", enough)
+        train(recipe, tmp_path / f"run-{enough}")
+        assert len(times) == readings
 
 
 def test_a_pooling_that_cannot_be_had_is_refused(tiny_folder: Path, tmp_path: Path) -> None:

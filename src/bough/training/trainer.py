@@ -127,10 +127,11 @@ class Trainer:
         rows = {name: len(splits["train"]) for name, splits in self.data.rows.items()}
         # What a head reads of another must be read as it reads.
         compares = encoder.pooling.compares and not any(map(plan.reading, plan.tasks))
-        tasks, notes = pair_reading.resolved(self.recipe.tasks, rows, compares)
+        before = self.recipe.tasks
+        tasks, notes = pair_reading.resolved(before, rows, compares)
         self.recipe = self.recipe.model_copy(update={"tasks": tasks})
-        if notes:  # they have other tokens then, of which there are few
-            self.data = self._gathered(encoder)
+        if any(tasks[name].twin != before[name].twin for name in tasks):
+            self.data = self._gathered(encoder)  # they have other tokens then, few of them
         known = {
             n: t.model_copy(update={"pair": tasks[n].pair}) for n, t in self.data.tasks.items()
         }
