@@ -41,7 +41,7 @@ class Mutant(NamedTuple):
 
 
 STEP, PHASE = "training/test_step.py", "training/test_phase.py"
-COMBINER = "training/test_gradient_combiner.py"
+COMBINER = "training/gradients/test_combiner.py"
 METHODS = "every_combination"
 MUTANTS = (
     Mutant(
@@ -86,41 +86,41 @@ MUTANTS = (
         PHASE, "counts_its_steps",
     ),
     Mutant(
-        "combiner: others' heads are moved, too", "training/gradient_combiner.py",
+        "combiner: others' heads are moved, too", "training/gradients/combiner.py",
         "used = any(task in group.users for task in tasks)", "used = True",
         COMBINER, "does_not_use",
     ),
     Mutant(
-        "combiner: half of the Gram matrix", "training/gradient_combiner.py",
+        "combiner: half of the Gram matrix", "training/gradients/combiner.py",
         "gram[i, j] = gram[j, i] = torch", "gram[i, j] = torch", STEP, METHODS,
     ),
     Mutant(
-        "combiner: later parts replace earlier ones", "training/gradient_combiner.py",
+        "combiner: later parts replace earlier ones", "training/gradients/combiner.py",
         "_plus(taken[key], gradient) if key in taken else gradient", "gradient",
         STEP, "parts_are_one_step",
     ),
     Mutant(
-        "combiner: rows of the last step stay", "training/gradient_combiner.py",
+        "combiner: rows of the last step stay", "training/gradients/combiner.py",
         "            whole.index_fill_(0, filled, 0)\n", "", COMBINER, "sparse",
     ),
     Mutant(
-        "gradient weighting: PCGrad without conflict", "training/gradient_weighting.py",
+        "gradient weighting: PCGrad without conflict", "training/gradients/weighting.py",
         "if j != i and against < 0:", "if j != i:", STEP, METHODS,
     ),
     Mutant(
-        "gradient weighting: GradVac remembers the wrong way", "training/gradient_weighting.py",
+        "gradient weighting: GradVac remembers the wrong way", "training/gradients/weighting.py",
         "(1 - rate) * target + rate * cosine", "rate * target", STEP, METHODS,
     ),
     Mutant(
-        "gradient solvers: UPGrad is DualProj", "training/gradient_solvers.py",
+        "gradient solvers: UPGrad is DualProj", "training/gradients/solvers.py",
         "_weights(UPGradWeighting(", "_weights(DualProjWeighting(", STEP, METHODS,
     ),
     Mutant(
-        "gradient solvers: CAGrad without its radius", "training/gradient_solvers.py",
+        "gradient solvers: CAGrad without its radius", "training/gradients/solvers.py",
         "    return 1 / m + reach / length * w\n", "    return 1 / m + 0 * w\n", STEP, METHODS,
     ),
     Mutant(
-        "gradient weighting: FairGrad's scale is lost", "training/gradient_weighting.py",
+        "gradient weighting: FairGrad's scale is lost", "training/gradients/weighting.py",
         "size ** (-self.number / (1 + self.number))", "1.0", STEP, METHODS,
     ),
     Mutant(

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from bough.recipe.recipe import Recipe
     from bough.reports.page import report
     from bough.runs.run_dir import Run
+    from bough.training.check import check
     from bough.training.train import resume, train
 
 __version__ = "0.1.0.dev0"
 __all__ = [
     "Answer", "Entity", "Evaluation", "Model", "MultiTaskModel", "Plan", "Recipe", "Run",
-    "UserError", "columns", "compare", "evaluate", "init", "load", "pretrain", "report", "resume",
-    "train",
+    "UserError", "check", "columns", "compare", "evaluate", "init", "load", "pretrain", "report",
+    "resume", "train",
 ]  # fmt: skip
 
 sleep_when_idle()  # before torch is loaded
@@ -44,6 +45,7 @@ _DEFINED_IN = {
     "Plan": "plan.plan.Plan",
     "Recipe": "recipe.recipe.Recipe",
     "Run": "runs.run_dir.Run",
+    "check": "training.check.check",
     "columns": "inference.columns.columns",
     "compare": "comparison.compare.compare",
     "evaluate": "inference.evaluation.evaluate",

@@ -50,7 +50,7 @@ def test_a_hub_id_that_cannot_be_fetched(name: str, hub: Path) -> None:
         pretrained.load(name)
     assert "\n" not in str(caught.value)
     assert "did you mean" not in str(caught.value)
-    assert "name a local folder, or minilm, which the demo extra brings" in str(caught.value)
+    assert "name a local folder, or minilm, the default (docs/installing.md)" in str(caught.value)
 
 
 def test_a_misspelt_minilm(hub: Path) -> None:

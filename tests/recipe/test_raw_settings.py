@@ -131,6 +131,14 @@ def test_one_sentence_and_its_line(write: Write, old: str, new: str, said: str) 
     assert f"{path} {said}" in message
 
 
+def test_all_misspelt_keys_are_named(write: Write) -> None:
+    path = write(TEXT.replace("lr: 5e-5", "epoch: 3\n  learning_rate: 1e-4"))
+    assert mistake(path) == (
+        f"{path} line 10: training.epoch is no key of a recipe; did you mean 'epochs'?; also "
+        f"{path} line 11: training.learning_rate is no key of a recipe; did you mean 'lr'?"
+    )
+
+
 def test_the_misspelt_key_comes_before_the_missing_one(write: Write) -> None:
     said = mistake(write("task:\n  a: {kind: classify, text: x}\n"))
     assert "line 1: task is no key of a recipe; did you mean 'tasks'? (1 more to fix" in said

@@ -62,6 +62,7 @@ def _root(
 
 # In the order of the help.
 app.command()(train.init)
+app.command()(train.check)
 app.command()(train.train)
 app.command()(train.pretrain)
 app.command("eval")(evaluate.evaluate)

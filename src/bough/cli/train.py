@@ -91,6 +91,23 @@ def train(
     print(shown(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}"))
 
 
+def check(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe file.")],
+    overrides: Set = None,
+    threads: Threads = None,
+) -> None:
+    """Try a recipe without training it: its rows, its plan, and how long it would take."""
+    experiment = _experiment(recipe, overrides or [], None, None)
+    assert experiment is not None
+    from bough.runs.console import Announcing, Lines
+    from bough.training.check import check as tried
+
+    display = Announcing(Lines())
+    found = tried(_settled(experiment, threads, display), display=display)
+    print(shown(f"{recipe} can be trained."))
+    print(shown(str(found)))
+
+
 def pretrain(
     recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A recipe file.")] = None,
     out: Annotated[

@@ -94,7 +94,7 @@ def find(name: str) -> Path:
     except UserError as mistake:
         close = nearest(name, [MINILM])
         raise UserError(
-            f"{mistake}; name a local folder, or {MINILM}, which the demo extra brings{close}"
+            f"{mistake}; name a local folder, or {MINILM}, the default (docs/installing.md){close}"
         ) from None
 
 

@@ -31,6 +31,14 @@ Keys = Callable[[yaml.Path], Mapping[str, FieldInfo] | None]
 Variables = Callable[[yaml.Path], Literal["fill", "refuse", "leave"]]
 """What becomes of the variables in the text at a place."""
 
+MOST_NAMED = 3  # misspelt keys in one sentence
+ELSEWHERE = {  # what other libraries call our keys
+    "learning_rate": "lr", "batch_size": "batch", "per_device_train_batch_size": "batch",
+    "num_train_epochs": "epochs", "max_steps": "steps", "weight_decay": "decay",
+    "warmup_ratio": "warmup", "lr_scheduler_type": "schedule", "gradient_accumulation_steps":
+    "accumulate", "max_grad_norm": "clip", "model": "encoder", "model_name": "encoder",
+    "max_seq_length": "max_length",
+}  # fmt: skip
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\})?")
 
 
@@ -185,13 +193,19 @@ class RawSettings:
         return self.name
 
     def user_error(self, errors: Sequence[ErrorDetails]) -> UserError:
-        """The first of pydantic's complaints as a sentence, the others counted."""
+        """The first of pydantic's complaints as a sentence; further misspelt keys are named with
+        it, and the others counted: they may be its consequences."""
         # A misspelt key explains the missing one that is often reported before it.
-        first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
-        context = first.get("ctx", {})
-        path = (*self._path(first["loc"]), *context.get("at", ()))
-        more = f" ({len(errors) - 1} more to fix after that)" if len(errors) > 1 else ""
-        return UserError(f"{self.where(path)}: {self._sentence(first, path)}{more}")
+        misspelt = [error for error in errors if error["type"] == "extra_forbidden"]
+        first, *named = misspelt[:MOST_NAMED] or errors[:1]
+        also = "".join(f"; also {self._blame(error)}" for error in named)
+        rest = len(errors) - 1 - len(named)
+        more = f" ({rest} more to fix after that)" if rest else ""
+        return UserError(f"{self._blame(first)}{also}{more}")
+
+    def _blame(self, error: ErrorDetails) -> str:
+        path = (*self._path(error["loc"]), *error.get("ctx", {}).get("at", ()))
+        return f"{self.where(path)}: {self._sentence(error, path)}"
 
     def _path(self, places: Sequence[str | int]) -> yaml.Path:
         """Pydantic's place in terms of what was written: its tags of alternatives left out."""
@@ -258,7 +272,8 @@ def escaped(text: str) -> str:
 
 
 def _no_key(path: yaml.Path, known: Mapping[str, object], kind: str) -> str:
-    close = nearest(str(path[-1]), known) or f"; expected {listed(list(known), 50)}"
+    name = ELSEWHERE.get(str(path[-1]), str(path[-1]))
+    close = nearest(name, known) or f"; expected {listed(list(known), 50)}"
     return f"{dotted(path)} is no key of a {kind}{close}"
 
 

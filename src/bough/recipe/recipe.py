@@ -33,7 +33,7 @@ from bough.recipe.training import SELECTORS, Distil, Phase, Smart, Training
 from bough.recipe.validation import TASK_NAME, Consistent
 from bough.user_paths import place
 
-MINILM = "minilm"  # the encoder that comes with the demo extra
+MINILM = "minilm"  # the encoder out of a package of its own (docs/installing.md)
 # Words that plans, answers and `select` use for something else.
 RESERVED = ("all", "id", *SELECTORS)
 

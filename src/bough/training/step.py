@@ -25,7 +25,7 @@ from bough.model.network import Network
 from bough.plan.plan import Cell
 from bough.recipe.training import Training
 from bough.training import loss_weighting, optimizer
-from bough.training.gradient_combiner import Combiner, Group
+from bough.training.gradients.combiner import Combiner, Group
 from bough.training.objective.objective import Objective
 from bough.training.weight_average import averaged
 

@@ -118,7 +118,7 @@ def start(
         writer = Writer.start(folder) if processes.first else Onlooker(folder)
         with (
             _closing(writer, display, processes, worker.verb) as shown,
-            _threads(recipe.threads),
+            threads_of(recipe.threads),
         ):
             worker(prepare(recipe, shown, processes), writer, shown, None, processes).run()
     return writer.run
@@ -143,7 +143,7 @@ def _finish(recipe: Recipe, run: Run, display: Display, processes: Processes) ->
     opened = Writer.resume if begun else Writer.start
     writer = opened(run.folder) if processes.first else Onlooker(run.folder)
     try:
-        with _threads(recipe.threads):
+        with threads_of(recipe.threads):
             # No name for the state here: it is a copy of all weights, and would stay for the run.
             Trainer(
                 recipe,
@@ -170,7 +170,7 @@ def _go_on(
                 f"{run.folder}: was begun by `bough {verb}`; go on with: "
                 f"bough {verb} --resume {run.folder}"
             )
-        with _threads(threads or recipe.threads):
+        with threads_of(threads or recipe.threads):
             worker(recipe, writer, shown, _state_for_all(run, processes), processes).run()
     return run
 
@@ -244,7 +244,7 @@ def _closing(
 
 
 @contextmanager
-def _threads(number: int | None) -> Iterator[None]:
+def threads_of(number: int | None) -> Iterator[None]:
     """Torch's threads are the process's: the run has its own number, the caller gets his back."""
     before = torch.get_num_threads()
     if number is not None:

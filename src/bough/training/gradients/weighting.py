@@ -2,7 +2,7 @@
 
 Every method here looks only at lengths and angles between the tasks' gradients, so a few numbers
 say all it needs, whatever the size of the model. Those that draw at random are written out here,
-because they draw from the run's own generator; the others are `gradient_solvers`', which is
+because they draw from the run's own generator; the others are `solvers`', which is
 imported only where one of them is asked for: its libraries take most of a second to load.
 
 Left out: what needs more than a Gram matrix (GradDrop, ConFIG, ExcessMTL, MoDo, SDMGrad, trimmed
@@ -75,9 +75,9 @@ class GradientWeighting:
                 targets = self.targets.setdefault(group, {})
                 return gradvac(gram, tasks, targets, self.number, self._order)
             case _:
-                from bough.training import gradient_solvers
+                from bough.training.gradients import solvers
 
-                return gradient_solvers.weights(self.name, self.number, gram)
+                return solvers.weights(self.name, self.number, gram)
 
     def _order(self, n: int) -> list[int]:
         order: list[int] = torch.randperm(n, generator=self.generator).tolist()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from bough.distributed import ALONE, Processes
-from bough.training.gradient_weighting import GradientWeighting
+from bough.training.gradients.weighting import GradientWeighting
 
 # All dot products of one stretch of the gradients come before the next, while it is in the cache;
 # each sums so few terms in single precision that nothing is lost, and their sum is in double.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bough.recipe.methods import COMBINATIONS
-from bough.training.gradient_weighting import GradientWeighting, pcgrad
+from bough.training.gradients.weighting import GradientWeighting, pcgrad
 
 TASKS = tuple("abcdefgh")
 every_method = pytest.mark.parametrize("method", COMBINATIONS)

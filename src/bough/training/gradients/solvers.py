@@ -23,7 +23,7 @@ from torchjd.aggregation import (
 )
 from torchjd.linalg import DualConeProjector
 
-from bough.training.gradient_weighting import Matrix, Vector
+from bough.training.gradients.weighting import Matrix, Vector
 
 
 def weights(method: str, number: float, gram: Matrix) -> Vector:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from bough.distributed import ALONE, Processes, joined
 from bough.errors import UserError
 from bough.recipe.methods import COMBINATIONS
-from bough.training.gradient_combiner import Combiner, Group
+from bough.training.gradients.combiner import Combiner, Group
 from tests.ranks import together
 
 TASKS = ("sst", "para", "sts")
@@ -480,7 +480,7 @@ def shard(examples: dict[str, torch.Tensor], rank: int) -> dict[str, torch.Tenso
 
 
 def test_gradients_are_added_up_over_processes_before_surgery(tmp_path):
-    together(2, tmp_path, "tests.training.test_gradient_combiner:spread")
+    together(2, tmp_path, "tests.training.gradients.test_combiner:spread")
     both = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     for method in SPREAD:
         for sparse in (False, True):

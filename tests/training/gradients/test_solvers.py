@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bough.training.gradient_solvers import Projector, cagrad, weights
-from tests.training.test_gradient_weighting import jacobian
+from bough.training.gradients.solvers import Projector, cagrad, weights
+from tests.training.gradients.test_weighting import jacobian
 
 
 @pytest.mark.parametrize("radius", [0.2, 0.4, 1.5])

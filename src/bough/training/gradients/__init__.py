@@ -1,0 +1,1 @@
+"""The tasks' gradients become one, where they share weights."""
