@@ -55,6 +55,7 @@ def prepare(needed: str) -> None:
         made = yaml.safe_load(Path(needed).read_text(encoding="utf-8"))
         made |= {key: small[key] for key in ("encoder", "training")}
         Path(needed).write_text(yaml.safe_dump(made), encoding="utf-8")
+        bough.train(needed, "runs/first")
         return
     first = bough.train(recipe, "runs/first")
     if needed == "runs/second":

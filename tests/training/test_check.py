@@ -51,7 +51,8 @@ def test_every_phase_is_tried(tiny_folder: Path) -> None:
 
 def test_teachers_are_neither_trained_nor_asked(tiny_folder: Path, tmp_path: Path) -> None:
     recipe = folders.small(tiny_folder)
-    recipe["tasks"]["sentiment"]["teacher"] = str(tmp_path / "nobody.yaml")
+    taught = {"teacher": str(tmp_path / "nobody.yaml")}
+    recipe["tasks"] = recipe["tasks"] | {"sentiment": recipe["tasks"]["sentiment"] | taught}
     said = str(bough.check(recipe))
     assert "what the teachers of sentiment take comes on top" in said
 
