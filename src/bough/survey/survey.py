@@ -50,7 +50,7 @@ class Result:
     pruned: int
     total: int
     stopped: bool  # it was told to stop, and can go on
-    mended: str  # the command for when a mistake in the recipe is mended
+    mended: str  # the command for when the recipe or the survey file is mended
 
     def __str__(self) -> str:
         """What was done, and what to type next."""
@@ -60,8 +60,8 @@ class Result:
             lines[0] += f", {self.pruned} were stopped as hopeless"
         if self.failed:
             lines.append(f"{self.failed} failed: see {self.folder / 'failures'}")
-            lines.append(f"  to try them again, as they were: bough survey {place} --retry")
-            lines.append(f"  after mending a mistake in the recipe: {self.mended}")
+            lines.append(f"  to run the same recipes again: bough survey {place} --retry")
+            lines.append(f"  after mending your recipe or survey file: {self.mended}")
         if self.done:
             page = shlex.quote(str(self.folder / "report.html"))
             lines.append(f"Next: bough compare {place}")
