@@ -8,7 +8,7 @@ import pytest
 
 from bough.comparison.cell_names import SurveyCells, cell_name, find_cell
 from bough.comparison.compare import compare
-from bough.comparison.groups import find_runs
+from bough.comparison.finding import find_runs
 from bough.errors import UserError
 from bough.survey.spec import Survey
 from bough.survey.survey_dir import SurveyDir

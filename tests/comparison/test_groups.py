@@ -10,9 +10,8 @@ import pytest
 
 from bough.comparison import tables
 from bough.comparison.compare import Comparison, compare
-from bough.comparison.groups import _labels, find_runs
+from bough.comparison.groups import _labels
 from bough.comparison.verdict import verdict
-from bough.errors import UserError
 from tests import simulated
 
 
@@ -127,35 +126,11 @@ def test_runs_without_the_tasks_asked_for_are_named_and_left_out(make: simulated
     assert not any("a copy" in note for note in comparison.notes)
 
 
-def test_unfinished_runs_are_named_and_left_out(make: simulated.Make) -> None:
-    runs = [make("done"), make("cut-short", seed=1, finished=False)]
-    assert any("cut-short" in note for note in compare(runs).notes)
-    assert "none of the runs is finished" in simulated.refused(runs[1:])
-
-
 def test_the_same_run_twice_counts_once(make: simulated.Make) -> None:
     runs = [make("a"), make("b")]
     comparison = compare([runs[0], *runs])
     assert comparison.variants[0].seeds == (0,)
     assert any("the same recipe and seed" in note for note in comparison.notes)
-
-
-def test_find_runs(survey: Path, tmp_path: Path) -> None:
-    names = [run.name for run in find_runs([survey])]
-    assert names[:3] == ["full-0", "full-1", "full-2"]
-    assert [run.name for run in find_runs([survey / "runs"])] == names
-    assert [run.name for run in find_runs([survey / "runs" / "full-1", survey])][:2] == names[1::-1]
-    empty = tmp_path / "empty"
-    (empty / "runs").mkdir(parents=True)
-    for path, words in ((tmp_path / "none", "no such run directory"), (empty, "an empty survey")):
-        with pytest.raises(UserError, match=words):
-            find_runs([path])
-
-
-def test_numbered_runs_come_in_order(make: simulated.Make, tmp_path: Path) -> None:
-    for number in (10, 2, 1):
-        make(f"all/run-{number}", seed=number)
-    assert [run.name for run in find_runs([tmp_path / "all"])] == ["run-1", "run-2", "run-10"]
 
 
 def test_another_metric_is_another_task(make: simulated.Make) -> None:
@@ -202,9 +177,3 @@ def test_one_seed_may_answer_alike_in_two_variants(make: simulated.Make, tmp_pat
     copy = copied(make("a", seed=0), tmp_path / "copy", 0)
     (copy / "plan.txt").write_text("separate\n")
     assert not any("copy" in note for note in compare([tmp_path / "a", copy]).notes)
-
-
-def test_a_folder_of_data_is_no_survey(tmp_path: Path) -> None:
-    (tmp_path / "mood.csv").write_text("text,label\n")
-    with pytest.raises(UserError, match=r"holds data \(mood.csv\), and no run"):
-        find_runs([tmp_path])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bough.comparison.groups import choose_baseline, find_runs, group
+from bough.comparison.finding import find_runs
+from bough.comparison.groups import choose_baseline, group
 from bough.recipe.recipe import Recipe
 from bough.survey.spec import Survey
 from bough.survey.survey import conduct

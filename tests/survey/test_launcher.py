@@ -181,7 +181,7 @@ def test_a_run_that_another_process_just_finished_has_not_failed(base, tmp_path,
 
         def kill(self) -> None: ...
 
-    monkeypatch.setattr(launcher, "_free", free)
+    monkeypatch.setattr(launcher, "free", free)
     monkeypatch.setattr(Progress, "ended", lambda self, spec, outcome, why: ended.append(outcome))
     ended: list[str] = []
     progress = Progress("mine", 1, 1, folder.run)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bough.comparison import groups, looks, same_data
+from bough.comparison import finding, groups, looks, same_data
 from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
 from bough.errors import UserError
@@ -153,7 +153,7 @@ def compare(
     """
     asked = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     given = tuple(asked)
-    runs, notes = groups.finished(groups.find_runs(given))
+    runs, notes = finding.finished(finding.find_runs(given))
     recipes = [run.recipe(unset="keep") for run in runs]
     chosen, helping = groups.common_tasks(runs, recipes, tasks)
     runs, recipes, without = groups.having(runs, recipes, chosen)
@@ -174,7 +174,7 @@ def compare(
     metrics = {name: task.metric_name for name, task in chosen.items()}
     scores = score_all(variants, base, metrics, answers, looked, split)
     rows = {name: len(firsts[name].ids) for name in chosen}
-    notes += helping + without + duplicates + copies + further_looks
+    notes += finding.left_surveys(given) + helping + without + duplicates + copies + further_looks
     notes += _caveats(variants, chosen, split)
     looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}

@@ -1,4 +1,4 @@
-"""Variants: runs that differ by nothing but their seed, found, checked and told apart.
+"""Variants: runs that differ by nothing but their seed, checked and told apart.
 
 What is compared must have learned the same tasks and been judged on the same rows. Variants are
 named by whatever differs between them: the plan, or any other key of their recipes.
@@ -7,19 +7,17 @@ named by whatever differs between them: the plan, or any other key of their reci
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bough.comparison.cell_names import SurveyCells, find_cell
+from bough.comparison.finding import some
 from bough.comparison.same_data import from_run
-from bough.data.tables import READERS
 from bough.errors import UserError, listed, nearest
 from bough.inference import config
 from bough.inference.config import Config
@@ -73,58 +71,7 @@ class Variant:
         return max((int(e["step"]) for run in self.runs for e in run.metrics()), default=0)
 
 
-# --- finding ------------------------------------------------------------------------------------
-
-
-def find_runs(paths: Iterable[str | Path]) -> list[Run]:
-    """Run directories, and those within surveys (DIR/runs/*) and plain folders of runs (DIR/*)."""
-    runs: dict[Path, Run] = {}
-    for path in (Path(given).expanduser() for given in paths):
-        if not path.is_dir():
-            raise UserError(f"{path}: no such run directory or survey")
-        inside = path / "runs"
-        if (path / "recipe.yaml").is_file() and not inside.is_dir():
-            folders = [path]
-        else:
-            parent = inside if inside.is_dir() else path
-            folders = [f for f in parent.iterdir() if (f / "recipe.yaml").is_file()]
-            data = [f.name for f in path.iterdir() if f.suffix.lower() in READERS]
-            if not folders and data:
-                raise UserError(
-                    f"{path}: holds data ({listed(sorted(data), 3)}), and no run; name the folders "
-                    "that bough train wrote"
-                )
-            if not folders:
-                raise UserError(f"{path}: an empty survey, there is no run in it; run it first")
-        for folder in sorted(folders, key=_natural):
-            runs.setdefault(folder.resolve(), Run.open(folder))
-    if not runs:
-        raise UserError("nothing to compare; name run directories or a survey")
-    return list(runs.values())
-
-
-def _natural(path: Path) -> list[tuple[str, int]]:
-    """run-2 before run-10."""
-    return [(word, int(part or 0)) for word, part in re.findall(r"(\D*)(\d*)", path.name)]
-
-
-def finished(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Those of tasks that came to their end, and a word on the others."""
-    read = [str(run.folder) for run in runs if run.pretrained]
-    runs = [run for run in runs if not run.pretrained]
-    if not runs:
-        raise UserError(f"{_some(read)}: pretraining only, there are no tasks to compare")
-    done = [run for run in runs if run.finished]
-    left = [str(run.folder) for run in runs if not run.finished]
-    if not done:
-        raise UserError(f"none of the runs is finished: {_some(left)}; resume them first")
-    told = {"left out, not finished": left, "left out, pretraining only": read}
-    return done, [f"{why}: {_some(names)}" for why, names in told.items() if names]
-
-
-def _some(paths: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(paths) - most} more" if len(paths) > most else ""
-    return ", ".join(paths[:most]) + more
+# --- tasks ---------------------------------------------------------------------------------------
 
 
 def common_tasks(
@@ -179,7 +126,7 @@ def having(
     asked = set(tasks)
     has = [bool(asked & recipe.tasks.keys()) for recipe in recipes]
     left = [str(run.folder) for run, has_one in zip(runs, has, strict=True) if not has_one]
-    notes = [f"left out, without {listed(sorted(asked))}: {_some(left)}"] if left else []
+    notes = [f"left out, without {listed(sorted(asked))}: {some(left)}"] if left else []
     return [*compress(runs, has)], [*compress(recipes, has)], notes
 
 

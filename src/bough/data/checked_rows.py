@@ -142,13 +142,7 @@ def load(
     With `gaps` label cells may be empty, as others' labels are in the table, too; `tables` are
     those of all these tasks.
     """
-    needed: Sequence[Split] = ("train", "dev") if splits is None else splits
-    for split in needed:
-        if getattr(task, split) is None:
-            raise UserError(
-                f"task {name!r} has no {split} rows; set tasks.{name}.{split} to a file, a hub set "
-                f"or a list of rows{SET_ASIDE if split == 'dev' else ''}"
-            )
+    check_splits(name, task, splits)
     asked = [split for split in SPLITS if getattr(task, split) is not None]
     if splits is not None:
         asked = [split for split in asked if split in splits]
@@ -162,6 +156,16 @@ def load(
         )
         for split in asked
     }
+
+
+def check_splits(name: str, task: Task, splits: Sequence[Split] | None = None) -> None:
+    """Refuse a task without the splits asked for; left open, those that training needs."""
+    for split in ("train", "dev") if splits is None else splits:
+        if getattr(task, split) is None:
+            raise UserError(
+                f"task {name!r} has no {split} rows; set tasks.{name}.{split} to a file, a hub set "
+                f"or a list of rows{SET_ASIDE if split == 'dev' else ''}"
+            )
 
 
 def limited(rows: Rows, most: int | None) -> Rows:
@@ -260,7 +264,10 @@ def rows_of(
     mine = table.labels.get(name)
     task = task or (mine.task if mine else None)
     assert task is not None
-    _check_columns(name, table, (*task.columns, *(task.label_columns if use == "needed" else ())))
+    if not table.names and table.faults.count:  # a table without a row has no columns either
+        raise UserError(_sentence(name, table, table.faults, "needed", FROM_A_RECIPE))
+    columns = (*task.columns, *(task.label_columns if use == "needed" else ()))
+    check_columns(name, table.source, table.names, columns)
     status = np.zeros(len(table.lines), np.int8) if mine is None else mine.status
     labelled = mine is not None and (use == "needed" or bool((status != UNLABELLED).any()))
     faults = table.faults
@@ -294,18 +301,16 @@ def rows_of(
     return rows
 
 
-def _check_columns(name: str, table: PreparedTable, columns: Sequence[str]) -> None:
+def check_columns(name: str, source: str, there: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse a table without one of these columns."""
     for column in columns:
-        if column in table.names:
-            continue
-        if not table.names and table.faults.count:  # a table without a row has no columns either
-            raise UserError(_sentence(name, table, table.faults, "needed", FROM_A_RECIPE))
-        there = [column for column in table.names if column]
-        raise MissingColumnError(
-            f"task {name!r}: {table.source} has no column {column!r}; it has "
-            f"{listed(there) or 'none'}" + nearest(column, there),
-            column,
-        )
+        if column not in there:
+            known = [column for column in there if column]
+            raise MissingColumnError(
+                f"task {name!r}: {source} has no column {column!r}; it has "
+                f"{listed(known) or 'none'}" + nearest(column, known),
+                column,
+            )
 
 
 def named(row: Skipped, unit: str = "line") -> str:

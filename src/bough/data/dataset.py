@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from bough.data import audit, checked_rows
-from bough.data.checked_rows import MissingColumnError, Rows
+from bough.data.checked_rows import Rows
 from bough.data.examples import Examples, examples_of
 from bough.data.prepared.table import Watch
 from bough.data.prepared.task_tables import TaskTables
-from bough.data.tables import Skipped, check_extra
-from bough.errors import UserError
+from bough.data.source_check import check_source, columns_blamed
+from bough.data.tables import Skipped
 from bough.parts_of_speech.taggers import Tagger
 from bough.recipe.recipe import Recipe
-from bough.recipe.sources import Source
 from bough.recipe.tasks import SPLITS, Task, on_one_table
-from bough.user_paths import check_name, place
 
 
 @dataclass(frozen=True)
@@ -46,14 +43,14 @@ class Data:
         chosen = {n: t for n, t in recipe.tasks.items() if only is None or n in only}
         for name, task in chosen.items():
             for split in SPLITS if splits is None else splits:
-                _check_source(recipe, name, split, getattr(task, split))
+                check_source(recipe, name, split, getattr(task, split))
         tasks, gathered = {}, {}
         gaps = on_one_table(recipe.tasks)
         tables = TaskTables(
             dict(chosen), recipe.root, splits or SPLITS, gaps, tokenizer, longest, watch
         )
         for name, task in chosen.items():
-            with _columns_blamed(recipe, name, task):
+            with columns_blamed(recipe, name, task):
                 tasks[name], by_split = checked_rows.load(
                     name, task, root=recipe.root, policy=recipe.rows, splits=splits, tables=tables
                 )
@@ -155,26 +152,6 @@ class Data:
             rows = {name: self.rows[name][split] for name in table}
             made |= examples_of(table, rows, tokenizer, longest, tagger)
         return {name: made[name] for name in self.rows if name in made}
-
-
-def _check_source(recipe: Recipe, name: str, split: str, source: Source | None) -> None:
-    """Refuse at once what cannot be read: the line of the recipe is known here."""
-    check_extra(source)
-    if isinstance(source, str):
-        with recipe.blamed("tasks", name, split):
-            try:
-                check_name(place(source, recipe.root))
-            except UserError as error:
-                raise UserError(f"task {name!r}: {error}") from None
-
-
-@contextmanager
-def _columns_blamed(recipe: Recipe, name: str, task: Task) -> Iterator[None]:
-    try:
-        yield
-    except MissingColumnError as missing:
-        with recipe.blamed("tasks", name, "text" if missing.column in task.columns else "label"):
-            raise
 
 
 def _same_texts(task: Task, other: Task, split: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -237,6 +237,16 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Table]]] = {  # by a name's
     ".bio": _conll,
     ".iob": _conll,
 }
+
+
+def column_names(path: Path, sought: Sequence[str]) -> tuple[str, ...]:
+    """A file's columns, by its first rows; of JSON by as many as it takes to see those sought."""
+    names: tuple[str, ...] = ()
+    for part in parts(path, Wanted(tuple(sought), "", False)):
+        names = part.names
+        if {*sought} <= {*names} or READERS[path.suffix.lower()] is not _json_lines:
+            break
+    return names
 
 
 def check_extra(source: object) -> None:

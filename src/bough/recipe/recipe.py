@@ -190,6 +190,17 @@ class Recipe(Consistent):
         above = (path[:length] for length in range(len(path), -1, -1))
         return next((self._origins[place] for place in above if place in self._origins), "")
 
+    @property
+    def origins(self) -> Mapping[yaml.Path, str]:
+        """Where each value was written: a line of a file, or a `--set`."""
+        return self._origins
+
+    def traced(self, origins: Mapping[yaml.Path, str]) -> Recipe:
+        """The same recipe, for messages that are to name these places."""
+        recipe = self.model_copy()
+        recipe._origins = dict(origins)
+        return recipe
+
     def anchored(self) -> Recipe:
         """With an encoder's folder by its full path, so that it is found from anywhere."""
         folder = os.path.expanduser(self.encoder)

@@ -70,7 +70,10 @@ def check_name(name: str) -> None:
 
 
 def with_overrides(base: Recipe, overrides: Overrides, where: Where) -> Recipe:
-    """The recipe with keys changed. `tasks` as a list keeps these tasks, `tasks.*` is each."""
+    """The recipe with keys changed. `tasks` as a list keeps these tasks, `tasks.*` is each.
+
+    It knows of every value where the user wrote it: in the base, or where the key is changed.
+    """
     names = overrides.get("tasks")
     if isinstance(names, list | tuple):
         base = _only(base, [str(name) for name in names], where("tasks"))
@@ -83,11 +86,13 @@ def with_overrides(base: Recipe, overrides: Overrides, where: Where) -> Recipe:
         text = json.dumps(value, ensure_ascii=False)
         settings |= {f"{one}={text}": key for one in keys}
     try:
-        return Recipe.read(base, list(settings)).anchored()
+        recipe = Recipe.read(base, list(settings)).anchored()
     except UserError as error:
         said = str(error).removeprefix("--set ")
         wrong = next((key for text, key in settings.items() if said.startswith(text)), "")
         raise UserError(f"{where(wrong)}: {said}") from None
+    places = {f"--set {text}": where(key) for text, key in settings.items()}
+    return recipe.traced({path: places.get(at, at) for path, at in recipe.origins.items()})
 
 
 def _only(base: Recipe, names: Sequence[str], where: str) -> Recipe:

@@ -15,13 +15,11 @@ from typing import Literal, Protocol
 
 from bough import stop_signals
 from bough.distributed import environment_alone
-from bough.errors import UserError
 from bough.files import write_atomically
-from bough.runs.lock import BUSY, LockedError, locked
-from bough.runs.run_dir import Run
+from bough.runs.lock import BUSY
 from bough.survey.cells import RunSpec
 from bough.survey.progress import Progress
-from bough.survey.survey_dir import SurveyDir
+from bough.survey.survey_dir import SurveyDir, free
 
 PAUSE = 0.2  # seconds between two looks at the processes
 # -P: what lies in the folder that the survey is started in is data, never code to be imported.
@@ -184,7 +182,7 @@ class Launcher:
 
     def _launch(self, spec: RunSpec) -> None:
         run = self.folder.run(spec.name)
-        if not _free(run):  # of a survey that was killed, a worker may still be at its last step
+        if not free(run):  # of a survey that was killed, a worker may still be at its last step
             self.blocked.append(spec)
             return
         if run.finished:
@@ -205,7 +203,7 @@ class Launcher:
             self.running.remove(worker)
             spec = worker.spec
             run = self.folder.run(spec.name)
-            free = _free(run)  # looked at first: whoever else is at it finishes it, then lets go
+            let_go = free(run)  # looked at first: whoever else is at it finishes it, then lets go
             # Another process began the run that ours was to begin; the next worker resumes it.
             overtaken = code == 2 and worker.fresh and run.recipe_file.is_file()
             if run.finished:
@@ -215,7 +213,7 @@ class Launcher:
                 self._ended(spec, "pruned")
             elif self.signals:
                 self._ended(spec, "stopped")
-            elif not free or code == BUSY or overtaken:
+            elif not let_go or code == BUSY or overtaken:
                 self.blocked.append(spec)
             else:
                 if not self.folder.failure(spec.name).is_file():  # else by who did the run for us
@@ -265,17 +263,3 @@ def _reason(lines: Sequence[str]) -> str:
             rest = lines[number + 1 :]
             return next((line for line in rest if line and not line[0].isspace()), lines[-1])
     return lines[-1] if lines else ""
-
-
-def _free(run: Run) -> bool:
-    """Whether no process is writing this run."""
-    if not run.folder.is_dir():
-        return True
-    try:
-        with locked(run.folder / ".lock"):
-            pass
-    except LockedError:
-        return False
-    except UserError:  # any other trouble is for the run to tell
-        pass
-    return True

@@ -35,9 +35,9 @@ from bough.survey.cells import RunSpec, with_overrides
 from bough.survey.launcher import Outcome
 from bough.survey.pruning import evaluations, is_behind, score
 from bough.survey.spec import COSTS, Search, Span, Survey
-from bough.survey.survey_dir import SurveyDir
+from bough.survey.survey_dir import JOURNALS, SurveyDir
 
-JOURNAL, OLD = "search.journal", "search.db"
+JOURNAL, OLD = JOURNALS
 AGAIN = "again"  # of a trial that is tried again: the number that its cell is named by
 
 

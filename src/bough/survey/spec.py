@@ -127,6 +127,7 @@ class Survey(_Strict):
     budget: str | None = Field(None, description="The budget that was chosen; bough writes this.")
 
     _origins: dict[yaml.Path, str] = PrivateAttr(default_factory=dict)  # the file, and its lines
+    _base_origins: Mapping[yaml.Path, str] = PrivateAttr(default_factory=dict)  # the recipe's own
 
     def __eq__(self, other: object) -> bool:
         """Whether both ask for the same, wherever they were read from."""
@@ -146,6 +147,8 @@ class Survey(_Strict):
             raise settings.user_error(fault.errors()) from None
         survey._origins = settings.origins
         recipe = _base(survey.recipe, settings.folder, settings.where(("recipe",)))
+        within = {at[1:]: line for at, line in settings.origins.items() if at[:1] == ("recipe",)}
+        survey._base_origins = within if isinstance(survey.recipe, dict) else recipe.origins
         return survey.model_copy(update={"recipe": mapped(recipe, lambda text, _: escaped(text))})
 
     def resolved(self, budget: str | None = None, threads: int | None = None) -> Survey:
@@ -178,7 +181,7 @@ class Survey(_Strict):
             )
         if any(SEED in keys for keys in (*cells.values(), search.space if search else {})):
             raise UserError(f"{SEED} cannot vary by itself; name the seeds in `seeds`")
-        return self.model_copy(
+        survey = self.model_copy(
             update={
                 "recipe": mapped(base, lambda text, _: escaped(text)),
                 "fixed": {},
@@ -190,6 +193,8 @@ class Survey(_Strict):
                 "budget": budget or self.budget,
             }
         )
+        survey._base_origins = base.origins
+        return survey
 
     def _budget(self, name: str | None) -> Budget:
         if name is None:
@@ -201,7 +206,7 @@ class Survey(_Strict):
 
     @property
     def base(self) -> Recipe:
-        return Recipe.read(self.recipe)
+        return Recipe.read(self.recipe).traced(self._base_origins)
 
     def run_specs(self) -> list[RunSpec]:
         """Every run of a resolved survey, all cells with the first seed first."""
@@ -267,8 +272,8 @@ def _base(recipe: str | dict[str, Any], folder: Path | None, source: str) -> Rec
     """The base recipe; a relative path starts at the survey's file, or here."""
     places = [*([folder] if folder is not None else []), Path()]
     if isinstance(recipe, str):
-        files = list(dict.fromkeys((place / recipe).absolute() for place in places))
-        file = next((file for file in files if file.is_file()), None)
+        files = {(place / recipe).absolute(): place / recipe for place in places}
+        file = next((file for full, file in files.items() if full.is_file()), None)
         if file is None:
             looked = " and ".join(map(str, files))
             close = next(filter(None, map(similar_file, files)), "")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -21,6 +22,7 @@ from rich.table import Table
 
 from bough.comparison.cell_names import find_cell
 from bough.comparison.groups import labels_to_be
+from bough.data.source_check import check_files
 from bough.errors import UserError, listed, nearest
 from bough.machine_limits import cores
 from bough.recipe.recipe import Recipe
@@ -48,6 +50,7 @@ class Result:
     pruned: int
     total: int
     stopped: bool  # it was told to stop, and can go on
+    mended: str  # the command for when the recipe or the survey file is mended
 
     def __str__(self) -> str:
         """What was done, and what to type next."""
@@ -56,10 +59,9 @@ class Result:
         if self.pruned:
             lines[0] += f", {self.pruned} were stopped as hopeless"
         if self.failed:
-            lines.append(
-                f"{self.failed} failed: see {self.folder / 'failures'}; try them again with: "
-                f"bough survey {place} --retry"
-            )
+            lines.append(f"{self.failed} failed: see {self.folder / 'failures'}")
+            lines.append(f"  to run the same recipes again: bough survey {place} --retry")
+            lines.append(f"  after mending your recipe or survey file: {self.mended}")
         if self.done:
             page = shlex.quote(str(self.folder / "report.html"))
             lines.append(f"Next: bough compare {place}")
@@ -84,7 +86,7 @@ def conduct(
     `ray` is the address of a Ray cluster that does the runs, or `local`.
     """
     folder, survey = prepare(source, out, budget, workers, keep, threads)
-    _check_only(survey, only)
+    check_left(folder, survey, only)
     with ExitStack() as around:
         if survey.search is None or (folder.path / OLD).is_file():
             around.enter_context(folder.locked())
@@ -124,7 +126,21 @@ def conduct(
     if isinstance(scheduler, SearchScheduler):
         _print_best(scheduler, console)
     done, failed, pruned = (shown.counts[outcome] for outcome in ("done", "failed", "pruned"))
-    return Result(folder.path, done, failed, pruned, total, not complete)
+    asked = {"-o": out, "--budget": budget, "--threads": threads}
+    mended = _anew(folder, Path(source), asked)
+    return Result(folder.path, done, failed, pruned, total, not complete, mended)
+
+
+def _anew(folder: SurveyDir, source: Path, asked: Mapping[str, object]) -> str:
+    """The command that does a survey when its file or recipe is changed: in the same place, or
+    beside it where runs have begun, which stay what they are."""
+    if source.is_dir():
+        source, asked = Path("FILE"), {"-o": folder.path}
+    if folder.begun:
+        beside = (folder.path.with_name(f"{folder.path.name}-{n}") for n in count(2))
+        asked = {**asked, "-o": next(path for path in beside if not path.exists())}
+    options = [(name, str(value)) for name, value in asked.items() if value is not None]
+    return shlex.join(["bough", "survey", str(source), *chain(*options)])
 
 
 def submit(
@@ -136,7 +152,7 @@ def submit(
     retry: bool = False,
 ) -> str:
     """Hand what is left of a prepared survey to Slurm; a sentence that says what was done."""
-    _check_only(survey, only)
+    check_left(folder, survey, only)
     with folder.locked():
         folder.settle(survey)
         specs = [] if survey.search is not None else chosen(survey, only)
@@ -157,6 +173,7 @@ def submit(
 
 def show(folder: SurveyDir, survey: Survey, only: Sequence[str] = ()) -> None:
     """Print the runs of a prepared survey and how they stand, without running any."""
+    check_left(folder, survey, only)
     console = _console()
     if survey.search is not None:
         console.print(f"a search of {survey.search.trials} trials over:")
@@ -263,9 +280,15 @@ def chosen(survey: Survey, only: Sequence[str]) -> list[RunSpec]:
     return [spec for spec in survey.run_specs() if not only or spec.cell in named.values()]
 
 
-def _check_only(survey: Survey, only: Sequence[str]) -> None:
-    if only and survey.search is not None:
+def check_left(folder: SurveyDir, survey: Survey, only: Sequence[str] = ()) -> None:
+    """Refuse runs that are not done and cannot be: their files are not there, or lack a column."""
+    if survey.search is None:
+        left = [s.recipe for s in chosen(survey, only) if not folder.run(s.name).finished]
+    elif only:
         raise UserError("--only names cells, and a search finds its own; leave it out")
+    else:
+        left = [] if folder.begun else [recipe for recipe, _ in recipes(survey)]
+    check_files(left)
 
 
 def _console() -> Console:

@@ -8,6 +8,7 @@ killed goes on where it was, and no run is done twice.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,10 +20,13 @@ from bough.errors import UserError
 from bough.files import write_atomically
 from bough.recipe.raw_settings import flattened
 from bough.recipe.recipe import Recipe
-from bough.runs.lock import locked
+from bough.runs.lock import LockedError, locked
 from bough.runs.run_dir import Run
 from bough.survey.cells import RunSpec, with_overrides
 from bough.survey.spec import Survey
+
+JOURNALS = ("search.journal", "search.db")  # of a search, and of one from before
+STEPS = ("metrics.jsonl", "checkpoint/state.pt", "scores.json")  # what a step leaves of a run
 
 State = Literal["done", "failed", "begun", "waiting"]
 
@@ -70,6 +74,16 @@ class SurveyDir:
         file = self.path / FILE
         return Survey.read(file) if file.is_file() else None
 
+    @property
+    def begun(self) -> bool:
+        """Whether a run has taken a step here, or may at any moment; of a search, whether it has
+        chosen a trial."""
+        return (
+            any((self.path / journal).is_file() for journal in JOURNALS)
+            or any(file.is_file() for mark in STEPS for file in self.path.glob(f"runs/*/{mark}"))
+            or any(not free(Run(file.parent)) for file in self.path.glob("runs/*/.lock"))
+        )
+
     def settle(self, survey: Survey) -> None:
         """Write down what is to be run; what was begun here must be a part of it."""
         old = self.survey
@@ -77,11 +91,20 @@ class SurveyDir:
             return
         obstacle = None if old is None else next(_changes(old, survey), None)
         if obstacle is not None:
-            raise UserError(
-                f"{self.path}: holds another survey ({obstacle}); choose another place with -o"
-            )
+            if self.begun or survey.search is not None:  # several processes search in a directory
+                raise UserError(
+                    f"{self.path}: holds another survey ({obstacle}); choose another place with -o"
+                )
+            self._forget()
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / FILE, survey.dump())
+
+    def _forget(self) -> None:
+        """Let go of all that was written for runs that never took a step."""
+        for name in [file.stem for file in self.path.glob("recipes/*.yaml")]:
+            shutil.rmtree(self.run(name).folder, ignore_errors=True)
+            for file in (self.failure(name), self.log(name), self.recipe(name)):
+                file.unlink(missing_ok=True)
 
 
 def _changes(old: Survey, new: Survey) -> Iterator[str]:
@@ -111,3 +134,17 @@ def _changes(old: Survey, new: Survey) -> Iterator[str]:
 
 def _of_cell(survey: Survey, cell: str) -> Recipe:
     return with_overrides(survey.base, survey.cells.get(cell, {}), lambda key: cell)
+
+
+def free(run: Run) -> bool:
+    """Whether no process is writing this run."""
+    if not run.folder.is_dir():
+        return True
+    try:
+        with locked(run.folder / ".lock"):
+            pass
+    except LockedError:
+        return False
+    except UserError:  # any other trouble is for the run to tell
+        pass
+    return True
