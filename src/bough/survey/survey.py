@@ -61,7 +61,7 @@ class Result:
         if self.failed:
             lines.append(f"{self.failed} failed: see {self.folder / 'failures'}")
             lines.append(f"  to run the same recipes again: bough survey {place} --retry")
-            lines.append(f"  after mending your recipe or survey file: {self.mended}")
+            lines.append(f"  after fixing your recipe or survey file: {self.mended}")
         if self.done:
             page = shlex.quote(str(self.folder / "report.html"))
             lines.append(f"Next: bough compare {place}")
