@@ -17,18 +17,16 @@ from bough.data import checked_rows
 from bough.data.checked_rows import Rows, WaysOut
 from bough.data.dataset import Data
 from bough.data.examples import Examples
-from bough.data.prepared.streams import open_table
-from bough.data.tables import wanted_of
 from bough.data.tokens import text_of
-from bough.errors import UserError, listed, nearest
+from bough.errors import UserError
 from bough.formatting import number
-from bough.inference.columns import fitting
-from bough.inference.input_files import Choice, readers
+from bough.inference.input_files import Choice
+from bough.inference.judging.judged_tasks import GIVEN, judged_tasks
 from bough.inference.load import load
 from bough.inference.model import WINDOW, Form, Model
 from bough.inference.precision.int8_scores import changes, keep
 from bough.inference.torch_model import MultiTaskModel
-from bough.recipe.sources import Source, as_source
+from bough.recipe.sources import as_source
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.console import progress
 from bough.runs.run_dir import Run
@@ -100,7 +98,8 @@ def evaluate(
         source: A run, its directory, a model folder, an ONNX folder, a hub id, or a loaded model.
         rows: A file, or rows in memory as a recipe takes them; left out, those of the run's recipe.
         split: Without `rows`: dev, test or train.
-        tasks: Only these tasks; else every one whose text and label columns are there.
+        tasks: Only these tasks; else those that the recipe has this file for, or every one whose
+            text and label columns are there.
         text: The column with the text, or two for a pair, if not by their names in the recipe.
         label: The column with the label, likewise.
         skip: Leave out rows that cannot be read.
@@ -109,7 +108,8 @@ def evaluate(
         say: Told of rows that were left out, or that are not those of the run.
 
     Raises:
-        UserError: There is no such model, or the rows do not fit it.
+        UserError: There is no such model, the rows do not fit it, or their labels may be those of
+            several tasks.
 
     Example:
         >>> rows = [{"text": "A fine film.", "label": "positive"}]
@@ -124,9 +124,9 @@ def evaluate(
         return _of_run(source, split, choice, precision, say)
     model = source if isinstance(source, Model) else load(source, precision=precision)
     choice.check(model)
-    given, root = as_source(rows, "the rows given"), Path.cwd()
+    given, root = as_source(rows, GIVEN), Path.cwd()
     policy: checked_rows.Policy = "skip" if skip else "error"
-    able = _labelled(model, given, choice, root)
+    able = judged_tasks(model, given, choice, root)
     gaps = len({task.label_columns for task in able.values()}) > 1
     gathered = {
         name: checked_rows.read(
@@ -220,28 +220,6 @@ def _run(source: str | os.PathLike[str]) -> Run:
                 f"{source}: a model has no rows of its own; name a labelled file to judge it by"
             ) from None
         raise error
-
-
-def _labelled(model: Model, source: Source, choice: Choice, root: Path) -> dict[str, Task]:
-    """The tasks that the rows can judge: with their texts' columns, and their label's."""
-    candidates = readers(model, choice)
-    if isinstance(source, tuple) and source and isinstance(source[0], tuple):  # by place, unnamed
-        fits = {n: t for n, t in candidates.items() if len(t.columns) + 1 == len(source[0])}
-        return fits or candidates
-    every = wanted_of(candidates.values())
-    names = open_table(source, every, root, "the rows given").names
-    called = source if isinstance(source, str) else "the rows given"
-    if choice.tasks:
-        return candidates  # a column that is not there is named when it is read
-    for column in filter(None, (*choice.text, choice.label)):
-        if column not in names:
-            there = [name for name in names if name]
-            raise UserError(
-                f"{called}: has no column {column!r}; it has {listed(there) or 'none'}"
-                + nearest(column, there)
-            )
-    how = "or name those to read, by `text` and `label`"
-    return fitting(candidates, called, names, how, labels=True)
 
 
 def _judged(model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
