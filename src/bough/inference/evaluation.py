@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -21,63 +21,26 @@ from bough.data.tokens import text_of
 from bough.errors import UserError
 from bough.formatting import number
 from bough.inference.input_files import Choice
+from bough.inference.judging.evaluation import Evaluation
 from bough.inference.judging.judged_tasks import GIVEN, judged_tasks
 from bough.inference.load import load
 from bough.inference.model import WINDOW, Form, Model
 from bough.inference.precision.int8_scores import changes, keep
 from bough.inference.torch_model import MultiTaskModel
+from bough.recipe.quora_caveat import caveats
 from bough.recipe.sources import as_source
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.console import progress
 from bough.runs.run_dir import Run
 from bough.runs.unchanged import changed_rows
 from bough.scoring import entities
-from bough.scoring.classes import Counts, confusion, most_confused, per_class, per_label
+from bough.scoring.classes import confusion, per_class, per_label
 from bough.scoring.evaluate import learned_nothing, predict, read_out, score
 from bough.scoring.metrics import Predictions
 
 Say = Callable[[str], None]
 # Asked from Python and from the command line alike.
 WAYS_OUT = WaysOut("leave such rows out (--skip, in Python skip=True)", "the model")
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How a model answers labelled rows.
-
-    Attributes:
-        scores: As a run's `scores[split]`: each task's metrics under `tasks`, and both means.
-        confusion: Of tasks with one class per row, rows by true class (down) and answer (across).
-        labels: The classes of these tasks, in the order of `confusion`.
-        classes: Precision, recall, F1 and rows of each class or label of each task that has some.
-        spans: Of each tag task, precision, recall, F1 and number of spans of each label.
-
-    Example:
-        >>> found = bough.evaluate("runs/first")
-        >>> sorted(found.classes["sentiment"]["positive"])
-        ['f1', 'precision', 'recall', 'rows']
-    """
-
-    scores: dict[str, Any]
-    confusion: dict[str, Counts]
-    labels: dict[str, tuple[str, ...]]
-    classes: dict[str, dict[str, dict[str, float | int]]]
-    spans: dict[str, dict[str, dict[str, float | int]]]
-
-    def most_confused(self, task: str, most: int = 10) -> list[tuple[str, str, int]]:
-        """A task's commonest mistakes: the true class, the answer, and how often."""
-        return most_confused(self.confusion[task], self.labels[task], most)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: the scores, with each task's classes and its confusion table beside them."""
-        tasks = {name: dict(scores) for name, scores in self.scores["tasks"].items()}
-        for name, classes in self.classes.items():
-            tasks[name]["classes"] = classes
-        for name, counts in self.confusion.items():
-            tasks[name]["confusion"] = counts.tolist()
-        for name, spans in self.spans.items():
-            tasks[name]["spans"] = spans
-        return {**self.scores, "tasks": tasks}
 
 
 def evaluate(
@@ -134,7 +97,9 @@ def evaluate(
         )
         for name, task in able.items()
     }
-    return _judged(model, gathered, say)
+    place = "" if isinstance(source, Model) else f"{getattr(source, 'folder', source)}: "
+    called = given if isinstance(given, str) else GIVEN
+    return replace(_judged(model, gathered, say), title=f"{place}{called}")
 
 
 def _of_run(
@@ -170,12 +135,10 @@ def _of_run(
     }
     if not labelled:
         raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
-    if weigh:
-        return _weighed(run, model, labelled, say)
-    found = _judged(model, labelled, say)
-    if not changed:
+    found = _weighed(run, model, labelled, say) if weigh else _judged(model, labelled, say)
+    if not weigh and not changed:
         _say_otherwise(run.scores.get(split) or {}, found.scores, say)
-    return found
+    return replace(found, title=f"{run.folder}: {split}")
 
 
 def _say_otherwise(then: Mapping[str, Any], now: Mapping[str, Any], say: Say) -> None:
@@ -242,7 +205,7 @@ def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
     }
     predicted = _predictions(model, rows, examples)
     found = score(model.tasks, examples, predicted, intervals=True)
-    evaluation = Evaluation(found, {}, {}, {}, {})
+    evaluation = Evaluation(found, {}, {}, {}, {}, caveats=tuple(caveats(rows, model.facts)))
     for name in rows:
         truth = examples[name].truth
         assert truth is not None
