@@ -87,19 +87,24 @@ def evaluate(
         return _of_run(source, split, choice, precision, say)
     model = source if isinstance(source, Model) else load(source, precision=precision)
     choice.check(model)
+    place = "" if isinstance(source, Model) else f"{getattr(source, 'folder', source)}: "
+    called = rows if isinstance(rows, str | os.PathLike) else GIVEN
+    found = _judged(model, _gathered(model, rows, choice), say)
+    return replace(found, title=f"{place}{called}")
+
+
+def _gathered(model: Model, rows: Any, choice: Choice) -> dict[str, Rows]:
+    """The rows that were given, as each task that they judge reads them."""
     given, root = as_source(rows, GIVEN), Path.cwd()
-    policy: checked_rows.Policy = "skip" if skip else "error"
+    policy: checked_rows.Policy = "skip" if choice.skip else "error"
     able = judged_tasks(model, given, choice, root)
     gaps = len({task.label_columns for task in able.values()}) > 1
-    gathered = {
+    return {
         name: checked_rows.read(
             name, task, given, root=root, policy=policy, labels="needed", gaps=gaps, ways=WAYS_OUT
         )
         for name, task in able.items()
     }
-    place = "" if isinstance(source, Model) else f"{getattr(source, 'folder', source)}: "
-    called = given if isinstance(given, str) else GIVEN
-    return replace(_judged(model, gathered, say), title=f"{place}{called}")
 
 
 def _of_run(

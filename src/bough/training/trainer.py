@@ -172,6 +172,8 @@ class Trainer:
                 gc.collect()
                 progress = progress.next_phase()
         self._finish(progress)
+        if self.recipe.training.select != "last" and progress.best_step is not None:
+            self.display.say(f"kept: step {progress.best_step}, of {progress.total}")
         self.processes.wait()  # until all of it is written
 
     def _begin(self) -> None:
@@ -360,8 +362,6 @@ class Trainer:
         }
         save_metadata(best, self.writer.run.model)
         self.writer.write_json("scores.json", scores)
-        if self.recipe.training.select != "last" and progress.best_step is not None:
-            self.display.say(f"kept: step {progress.best_step}, of {progress.total}")
 
     def _settings(self, steps: int) -> dict[str, Any]:
         """How it was trained, in a few words for the card."""

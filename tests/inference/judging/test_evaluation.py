@@ -43,8 +43,8 @@ def test_it_is_printed_as_the_command_line_prints_it(
     assert f"{bough.evaluate(run)}\n".splitlines() == theirs
     assert theirs[0].startswith(str(run.folder)[:40])
     file = folders.data(run.folder.parent / "rows") / "sentiment-dev.csv"
-    assert str(bough.evaluate(run, file)).replace("\n", "").startswith(f"{run.folder}: {file}")
-    assert str(bough.evaluate(bough.load(run), file)).replace("\n", "").startswith(f"{file}")
+    assert bough.evaluate(run, file).title == f"{run.folder}: {file}"
+    assert bough.evaluate(bough.load(run), file).title == str(file)
 
 
 def test_tables_of_few_classes_and_of_many() -> None:
