@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from bough.data.drafting.init_recipe import init
     from bough.inference.answers import Answer, Entity
     from bough.inference.columns import columns
-    from bough.inference.evaluation import Evaluation, evaluate
+    from bough.inference.evaluation import evaluate
+    from bough.inference.judging.evaluation import Evaluation
     from bough.inference.load import load
     from bough.inference.model import Model
     from bough.inference.torch_model import MultiTaskModel
@@ -39,7 +40,7 @@ keep_few_kernels()
 _DEFINED_IN = {
     "Answer": "inference.answers.Answer",
     "Entity": "inference.answers.Entity",
-    "Evaluation": "inference.evaluation.Evaluation",
+    "Evaluation": "inference.judging.evaluation.Evaluation",
     "Model": "inference.model.Model",
     "MultiTaskModel": "inference.torch_model.MultiTaskModel",
     "Plan": "plan.plan.Plan",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,42 @@ def test_predict_from_standard_input(
     assert set(first) == {"id", "sentiment"}
     assert set(second) == {"id", "questions", "similarity"}
     assert 0 <= second["similarity"]["value"] <= 5
+
+
+def test_a_blank_last_line_of_a_pipe(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n\n")))
+    assert bough("predict", run.folder) == 0
+    told = capsys.readouterr()
+    assert [json.loads(line)["id"] for line in told.out.splitlines()] == ["one", "two"]
+    assert told.err == ""
+
+
+def on_a_terminal(command: str) -> bytes:
+    """All that the command writes to a terminal of its own."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(["bash", "-c", command], env=QUIET, stdout=its, stderr=its)
+    os.close(its)
+    told = b""
+    with suppress(OSError):  # which is how a terminal's end is told
+        while part := os.read(ours, 2**16):
+            told += part
+    os.close(ours)
+    assert process.wait() == 0
+    return told
+
+
+def test_no_bar_where_the_answers_are_seen(run: Run) -> None:
+    Path("in.csv").write_text("text\nA fine film.\nTwo hours.\n")
+    asked = f"'{BOUGH[0]}' predict '{run.folder}' in.csv"
+    for command in (asked, f"{asked} | cat"):
+        lines = on_a_terminal(command).splitlines()
+        assert [json.loads(line)["id"] for line in lines] == ["2", "3"], "and no byte besides"
+    for command in (f"{asked} > out.jsonl", f"{asked} -o out.jsonl"):
+        assert b"answering" in on_a_terminal(command)
+        rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+        assert [row["id"] for row in rows] == ["2", "3"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "txt"])

@@ -24,6 +24,18 @@ def test_a_class_has_its_probabilities() -> None:
     assert yes.unless_below(0.99) == Answer(None, yes.score, yes.probabilities, abstained=True)
 
 
+def test_it_reads_as_it_is_made() -> None:
+    """Without what does not apply; what is empty, or 0, does."""
+    for answer, told in (
+        (Answer("good", 0.75, {"good": 0.75}), "label='good', score=0.75, probabilities={'go"),
+        (Answer(value=0.0), "value=0.0)"),
+        (Answer(spans=(), cut=True), "spans=(), cut=True)"),
+        (Answer(labels=(), probabilities={"a": 0.5}), "probabilities={'a': 0.5}, labels=())"),
+    ):
+        assert repr(answer).startswith(f"Answer({told}")
+        assert eval(repr(answer)) == answer
+
+
 def test_a_number_is_in_its_range() -> None:
     low, high = answers_of(LIKE, torch.tensor([[-0.5], [0.5]]))
     assert (low.value, high.value) == (0.0, 2.5)

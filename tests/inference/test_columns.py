@@ -75,6 +75,33 @@ def test_only_the_tasks_that_are_asked(model: MultiTaskModel) -> None:
     assert [list(answers) for answers in model.predict(frame, "twin")] == [["twin"]] * 3
 
 
+def test_columns_of_other_names(model: MultiTaskModel) -> None:
+    frame = pandas.DataFrame({"review": ROWS, "reply": ROWS[::-1]})
+    found = model.predict(frame, text="review")
+    assert [list(answers) for answers in found] == [["sentiment"]] * 3
+    assert all(map(close, found, model.predict(ROWS)))
+    pairs = list(zip(ROWS, ROWS[::-1], strict=True))
+    found = model.predict(frame, text=["review", "reply"])
+    assert all(map(close, found, model.predict(pairs)))
+    found = list(model.stream(frame, "twin", text=("review", "reply")))
+    assert all(map(close, found, model.predict(pairs, "twin")))
+
+
+def test_columns_that_cannot_be_read(model: MultiTaskModel) -> None:
+    frame = pandas.DataFrame({"review": ROWS, "reply": ROWS})
+    mistakes: list[tuple[Any, Any, str]] = [
+        (None, "revew", r"the frame has no column 'revew', which task .*; did you mean 'review'"),
+        ("twin", "review", "text review: task 'twin' judges a pair: name two columns"),
+        ("sentiment", ["review", "reply"], "task 'sentiment' judges one text: name one"),
+        (None, ["review", "reply", "id"], "name at most two columns"),
+    ]
+    for tasks, text, said in mistakes:
+        with pytest.raises(UserError, match=said):
+            model.predict(frame, tasks, text=text)
+    with pytest.raises(UserError, match=r"text names columns of a frame \(review\); this is none"):
+        model.predict(ROWS, text="review")
+
+
 def test_what_does_not_fit(model: MultiTaskModel) -> None:
     with pytest.raises(
         UserError, match=r"the frame: has the text columns of no task; expected sentiment: "

@@ -46,7 +46,9 @@ def read_csv(file: Path) -> list[dict[str, str]]:
     ("content", "tasks", "message"),
     [
         (b"", (), r"in.txt: there is no text in it"),
+        (b"\n \n\t\n", (), r"in.txt: there is no text in it"),
         (b"a\n\nb\n", (), r"in.txt, line 2 is empty"),
+        (b"a\n\nb\n\n", (), r"in.txt, line 2 is empty"),
         (b"a\tb\tc\n", (), r"line 1 is not one text, or two with a tab between"),
         (b"fine\nna\xefve\n", (), r"line 2: byte 3 is not UTF-8"),
         (b"fine\n", ("same",), r"line 1: task 'same' judges a pair, this is one text"),
@@ -60,6 +62,17 @@ def test_bad_lines(
     with pytest.raises(UserError, match=message):
         answer_file(folder, str(tmp_path / "in.txt"), tmp_path / "out.csv", Choice(tasks))
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_blank_lines_at_the_end_are_no_texts(
+    skip: bool, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "in.txt", tmp_path / "out.csv"
+    file.write_bytes(b"a leaf\nthe old tree\n\n  \r\n\t\n")
+    answer_file(folder, str(file), out, Choice(skip=skip))
+    assert [row["id"] for row in read_csv(out)] == ["a leaf", "the old tree"]
+    assert "left out" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("size", [1, 3, 10, 2**16])
@@ -210,6 +223,9 @@ def test_bad_rows_can_be_left_out(
     ]
     assert "left out 3: line 2 is empty: ''; line 3: byte 3 is not UTF-8" in capsys.readouterr().err
     lines.write_text("\n\n", encoding="utf-8")
+    with pytest.raises(UserError, match="there is no text in it"):
+        answer_file(folder, str(lines), tmp_path / "none.csv", Choice(skip=True))
+    lines.write_text("\none\ttwo\tthree\n", encoding="utf-8")
     with pytest.raises(UserError, match="no line of it can be read"):
         answer_file(folder, str(lines), tmp_path / "none.csv", Choice(skip=True))
     assert not (tmp_path / "none.csv").exists()

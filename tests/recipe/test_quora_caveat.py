@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bough.recipe.quora_caveat import contaminated, saw_quora
+from bough.recipe.quora_caveat import caveats, contaminated, saw_quora
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,5 @@ def test_a_task_is_known_by_its_name_or_by_its_data() -> None:
     assert contaminated(["same", "QQP", "like", "bare"], facts) == ["QQP", "same"]
     assert contaminated(["same", "QQP"], facts | {"saw_quora": False}) == []
     assert contaminated(["quora"], {}) == []
+    (sentence,) = caveats(["same", "like"], facts)
+    assert sentence.startswith("The score of same is not clean")

@@ -6,7 +6,7 @@ import gc
 import json
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from bough.inference.evaluation import evaluate
 from bough.inference.load import load_torch
 from bough.model.network import Network
 from bough.recipe.recipe import Recipe
-from bough.runs.console import Lines
+from bough.runs.console import Display, Lines, Panel
 from bough.scoring.evaluate import predict
 from bough.training import trainer
 from bough.training.phase import Phase
@@ -286,6 +286,21 @@ def test_the_kept_model_is_the_selected_one(select: str, tiny_folder: Path, tmp_
         assert kept["tasks"][task] == own | at_the_end
     assert kept["raw"] == told[best]["dev"]["raw"]
     assert evaluate(run.folder).scores == kept
+
+
+@pytest.mark.parametrize("display", [Lines, Panel])
+def test_the_end_says_which_step_is_kept(
+    display: Callable[[], Display],
+    tiny_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few = {**FEW, "evaluate_every": 1, "lr": 1e-12}
+    train(folders.small(tiny_folder, **few), tmp_path / "run", display=display())
+    assert capsys.readouterr().err.splitlines()[-1].strip() == "kept: step 1, of 4"
+    recipe = folders.small(tiny_folder, **few, select="last")
+    train(recipe, tmp_path / "last", display=display())
+    assert "kept" not in capsys.readouterr().err
 
 
 def test_evaluation_on_a_sample_and_at_steps(tiny_folder: Path, tmp_path: Path) -> None:

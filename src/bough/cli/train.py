@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bough.cli.arguments import Threads, fail, settle_threads
-from bough.cli.evaluate import show_scores
 from bough.distributed import PeerLostError, launched_count, launched_rank
 from bough.errors import UserError
 from bough.safe_text import shown
@@ -70,7 +69,8 @@ def train(
     # What is wrong with it is said at once, before torch is loaded.
     experiment = _experiment(recipe, overrides or [], resume, out)
     from bough.inference import config
-    from bough.runs.console import Announcing, for_terminal
+    from bough.recipe.quora_caveat import caveats
+    from bough.runs.console import Announcing, for_terminal, print_scores
     from bough.runs.trackers import tracked
     from bough.training.train import new_folder
     from bough.training.train import resume as go_on
@@ -87,7 +87,9 @@ def train(
     if launched_rank():
         return
     model = config.read(run.model)
-    show_scores(run.scores, str(run.folder), model.tasks, model.facts.model_dump())
+    print_scores(run.scores, str(run.folder))
+    for sentence in caveats(model.tasks, model.facts.model_dump()):
+        print(sentence)
     print(shown(f"\nNext: bough predict {run.folder} FILE   or   bough eval {run.folder}"))
 
 

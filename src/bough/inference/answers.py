@@ -68,6 +68,11 @@ class Answer:
     abstained: bool = False
     labels: tuple[str, ...] | None = None
 
+    def __repr__(self) -> str:
+        """Without what does not apply."""
+        told = (f"{k}={v!r}" for k, v in vars(self).items() if v is not None and v is not False)
+        return f"{type(self).__name__}({', '.join(told)})"
+
     def unless_below(self, least: float) -> Answer:
         """The same, but without its label, or the labels and spans, of a smaller probability."""
         if self.spans is not None:

@@ -13,7 +13,7 @@ from bough.inference.answers import Answer
 from bough.recipe.tasks import Task
 
 Asked = tuple[Text, tuple[str, ...]]  # a text, and the tasks that answer it
-RENAME = "rename its columns, or give the texts as a list"
+RENAME = "name those to read by `text`, or rename them"
 
 
 def names(name: str, task: Task) -> list[str]:
@@ -87,18 +87,40 @@ def fitting(
     return asked
 
 
+def readers(
+    tasks: Mapping[str, Task], chosen: Sequence[str], text: Sequence[str], label: str = ""
+) -> dict[str, Task]:
+    """The tasks that may answer, of those chosen or of all, each with the columns it is to read."""
+    if len(text) > 2:
+        raise UserError("text: a row has one text, or two; name at most two columns")
+    asked = {name: tasks[name] for name in chosen or tasks}
+    fit = {n: t for n, t in asked.items() if not text or t.paired == (len(text) == 2)}
+    if not fit or (chosen and len(fit) < len(asked)):
+        wrong = next(name for name in asked if name not in fit)
+        what = "a pair: name two columns" if tasks[wrong].paired else "one text: name one"
+        raise UserError(f"text {', '.join(text)}: task {wrong!r} judges {what}")
+    read: dict[str, Any] = {"label": label} if label else {}
+    if text:
+        read["text"] = text[0] if len(text) == 1 else tuple(text)
+    return {name: task.model_copy(update=read) for name, task in fit.items()}
+
+
 def asked_of(
-    frame: Mapping[str, Sequence[object]], tasks: Mapping[str, Task], chosen: Sequence[str] | None
+    frame: Mapping[str, Sequence[object]],
+    tasks: Mapping[str, Task],
+    chosen: Sequence[str] = (),
+    text: Sequence[str] = (),
 ) -> list[list[Asked]]:
     """Of each row of a frame's columns the texts that its tasks read."""
-    for name in chosen or ():
-        for column in tasks[name].columns:
+    able = readers(tasks, chosen, text)
+    for name, task in able.items() if chosen or text else ():
+        for column in task.columns:
             if column not in frame:
                 raise UserError(
                     f"the frame has no column {column!r}, which task {name!r} reads, but "
                     f"{listed(list(frame))}{nearest(column, frame)}; {RENAME}"
                 )
-    able = fitting({name: tasks[name] for name in chosen or tasks}, "the frame", frame, RENAME)
+    able = fitting(able, "the frame", frame, RENAME)
     forms: dict[tuple[str, ...], list[str]] = {}  # tasks that read the same columns share a text
     for name, task in able.items():
         forms.setdefault(task.columns, []).append(name)

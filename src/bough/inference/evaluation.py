@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -17,69 +17,30 @@ from bough.data import checked_rows
 from bough.data.checked_rows import Rows, WaysOut
 from bough.data.dataset import Data
 from bough.data.examples import Examples
-from bough.data.prepared.streams import open_table
-from bough.data.tables import wanted_of
 from bough.data.tokens import text_of
-from bough.errors import UserError, listed, nearest
+from bough.errors import UserError
 from bough.formatting import number
-from bough.inference.columns import fitting
-from bough.inference.input_files import Choice, readers
+from bough.inference.input_files import Choice
+from bough.inference.judging.evaluation import Evaluation
+from bough.inference.judging.judged_tasks import GIVEN, judged_tasks
 from bough.inference.load import load
 from bough.inference.model import WINDOW, Form, Model
 from bough.inference.precision.int8_scores import changes, keep
 from bough.inference.torch_model import MultiTaskModel
-from bough.recipe.sources import Source, as_source
+from bough.recipe.quora_caveat import caveats
+from bough.recipe.sources import as_source
 from bough.recipe.tasks import SPLITS, Task
 from bough.runs.console import progress
 from bough.runs.run_dir import Run
 from bough.runs.unchanged import changed_rows
 from bough.scoring import entities
-from bough.scoring.classes import Counts, confusion, most_confused, per_class, per_label
+from bough.scoring.classes import confusion, per_class, per_label
 from bough.scoring.evaluate import learned_nothing, predict, read_out, score
 from bough.scoring.metrics import Predictions
 
 Say = Callable[[str], None]
 # Asked from Python and from the command line alike.
 WAYS_OUT = WaysOut("leave such rows out (--skip, in Python skip=True)", "the model")
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How a model answers labelled rows.
-
-    Attributes:
-        scores: As a run's `scores[split]`: each task's metrics under `tasks`, and both means.
-        confusion: Of tasks with one class per row, rows by true class (down) and answer (across).
-        labels: The classes of these tasks, in the order of `confusion`.
-        classes: Precision, recall, F1 and rows of each class or label of each task that has some.
-        spans: Of each tag task, precision, recall, F1 and number of spans of each label.
-
-    Example:
-        >>> found = bough.evaluate("runs/first")
-        >>> sorted(found.classes["sentiment"]["positive"])
-        ['f1', 'precision', 'recall', 'rows']
-    """
-
-    scores: dict[str, Any]
-    confusion: dict[str, Counts]
-    labels: dict[str, tuple[str, ...]]
-    classes: dict[str, dict[str, dict[str, float | int]]]
-    spans: dict[str, dict[str, dict[str, float | int]]]
-
-    def most_confused(self, task: str, most: int = 10) -> list[tuple[str, str, int]]:
-        """A task's commonest mistakes: the true class, the answer, and how often."""
-        return most_confused(self.confusion[task], self.labels[task], most)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: the scores, with each task's classes and its confusion table beside them."""
-        tasks = {name: dict(scores) for name, scores in self.scores["tasks"].items()}
-        for name, classes in self.classes.items():
-            tasks[name]["classes"] = classes
-        for name, counts in self.confusion.items():
-            tasks[name]["confusion"] = counts.tolist()
-        for name, spans in self.spans.items():
-            tasks[name]["spans"] = spans
-        return {**self.scores, "tasks": tasks}
 
 
 def evaluate(
@@ -100,7 +61,8 @@ def evaluate(
         source: A run, its directory, a model folder, an ONNX folder, a hub id, or a loaded model.
         rows: A file, or rows in memory as a recipe takes them; left out, those of the run's recipe.
         split: Without `rows`: dev, test or train.
-        tasks: Only these tasks; else every one whose text and label columns are there.
+        tasks: Only these tasks; else those that the recipe has this file for, or every one whose
+            text and label columns are there.
         text: The column with the text, or two for a pair, if not by their names in the recipe.
         label: The column with the label, likewise.
         skip: Leave out rows that cannot be read.
@@ -109,7 +71,8 @@ def evaluate(
         say: Told of rows that were left out, or that are not those of the run.
 
     Raises:
-        UserError: There is no such model, or the rows do not fit it.
+        UserError: There is no such model, the rows do not fit it, or their labels may be those of
+            several tasks.
 
     Example:
         >>> rows = [{"text": "A fine film.", "label": "positive"}]
@@ -124,17 +87,24 @@ def evaluate(
         return _of_run(source, split, choice, precision, say)
     model = source if isinstance(source, Model) else load(source, precision=precision)
     choice.check(model)
-    given, root = as_source(rows, "the rows given"), Path.cwd()
-    policy: checked_rows.Policy = "skip" if skip else "error"
-    able = _labelled(model, given, choice, root)
+    place = "" if isinstance(source, Model) else f"{getattr(source, 'folder', source)}: "
+    called = rows if isinstance(rows, str | os.PathLike) else GIVEN
+    found = _judged(model, _gathered(model, rows, choice), say)
+    return replace(found, title=f"{place}{called}")
+
+
+def _gathered(model: Model, rows: Any, choice: Choice) -> dict[str, Rows]:
+    """The rows that were given, as each task that they judge reads them."""
+    given, root = as_source(rows, GIVEN), Path.cwd()
+    policy: checked_rows.Policy = "skip" if choice.skip else "error"
+    able = judged_tasks(model, given, choice, root)
     gaps = len({task.label_columns for task in able.values()}) > 1
-    gathered = {
+    return {
         name: checked_rows.read(
             name, task, given, root=root, policy=policy, labels="needed", gaps=gaps, ways=WAYS_OUT
         )
         for name, task in able.items()
     }
-    return _judged(model, gathered, say)
 
 
 def _of_run(
@@ -170,12 +140,10 @@ def _of_run(
     }
     if not labelled:
         raise UserError(f"{run.folder}: the {split} rows have no labels to judge by")
-    if weigh:
-        return _weighed(run, model, labelled, say)
-    found = _judged(model, labelled, say)
-    if not changed:
+    found = _weighed(run, model, labelled, say) if weigh else _judged(model, labelled, say)
+    if not weigh and not changed:
         _say_otherwise(run.scores.get(split) or {}, found.scores, say)
-    return found
+    return replace(found, title=f"{run.folder}: {split}")
 
 
 def _say_otherwise(then: Mapping[str, Any], now: Mapping[str, Any], say: Say) -> None:
@@ -222,28 +190,6 @@ def _run(source: str | os.PathLike[str]) -> Run:
         raise error
 
 
-def _labelled(model: Model, source: Source, choice: Choice, root: Path) -> dict[str, Task]:
-    """The tasks that the rows can judge: with their texts' columns, and their label's."""
-    candidates = readers(model, choice)
-    if isinstance(source, tuple) and source and isinstance(source[0], tuple):  # by place, unnamed
-        fits = {n: t for n, t in candidates.items() if len(t.columns) + 1 == len(source[0])}
-        return fits or candidates
-    every = wanted_of(candidates.values())
-    names = open_table(source, every, root, "the rows given").names
-    called = source if isinstance(source, str) else "the rows given"
-    if choice.tasks:
-        return candidates  # a column that is not there is named when it is read
-    for column in filter(None, (*choice.text, choice.label)):
-        if column not in names:
-            there = [name for name in names if name]
-            raise UserError(
-                f"{called}: has no column {column!r}; it has {listed(there) or 'none'}"
-                + nearest(column, there)
-            )
-    how = "or name those to read, by `text` and `label`"
-    return fitting(candidates, called, names, how, labels=True)
-
-
 def _judged(model: Model, rows: Mapping[str, Rows], say: Say) -> Evaluation:
     for name, part in rows.items():
         if part.skipped:
@@ -264,7 +210,7 @@ def evaluated(model: Model, rows: Mapping[str, Rows]) -> Evaluation:
     }
     predicted = _predictions(model, rows, examples)
     found = score(model.tasks, examples, predicted, intervals=True)
-    evaluation = Evaluation(found, {}, {}, {}, {})
+    evaluation = Evaluation(found, {}, {}, {}, {}, caveats=tuple(caveats(rows, model.facts)))
     for name in rows:
         truth = examples[name].truth
         assert truth is not None

@@ -25,7 +25,7 @@ from bough.data.label_cells import CellError, check_encodable
 from bough.data.tables import READERS, Skipped, Table, Wanted, parts
 from bough.data.tokens import Text, text_of
 from bough.errors import UserError, shorten
-from bough.inference.columns import fitting
+from bough.inference.columns import fitting, readers
 from bough.inference.columns import names as answer_columns
 from bough.inference.model import Model
 from bough.recipe.tasks import Task
@@ -57,8 +57,6 @@ class Choice:
 
     def check(self, model: Model) -> None:
         model.chosen(self.tasks or None)
-        if len(self.text) > 2:
-            raise UserError("--text: a row has one text, or two; name at most two columns")
 
 
 EVERYTHING = Choice()
@@ -172,21 +170,37 @@ def _as_written(pipe: Any) -> Iterator[bytes | None]:
 def _lines(
     model: Model, lines: Iterable[bytes | None], name: str, choice: Choice, left_out: LeftOut
 ) -> Iterator[Row | None]:
-    number = 0
-    # A binary file's lines end at \n only; to str.splitlines a form feed ends one, too.
-    for raw in lines:
-        if raw is None:
+    nothing = True
+    for numbered in _without_blank_end(lines):
+        if numbered is None:
             yield None
             continue
-        number += 1
+        nothing = False
+        number, raw = numbered
         try:
             yield _line(model, raw, number, choice)._replace(where=f"{name}, line {number}")
         except UserError as error:
             if not choice.skip:
                 raise UserError(f"{name}, {error}; fix or remove the line, or {SKIP}") from None
             left_out.rows.add(str(error))
-    if not number:
+    if nothing:
         raise UserError(f"{name}: there is no text in it")
+
+
+def _without_blank_end(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes] | None]:
+    """The lines with their numbers; blank ones only once another line follows them."""
+    number = 0
+    blank: list[tuple[int, bytes]] = []
+    # A binary file's lines end at \n only; to str.splitlines a form feed ends one, too.
+    for raw in lines:
+        if raw is None:
+            yield None
+            continue
+        number += 1
+        blank.append((number, raw))
+        if raw.strip():
+            yield from blank
+            blank.clear()
 
 
 def _line(model: Model, raw: bytes, number: int, choice: Choice) -> Row:
@@ -213,7 +227,7 @@ def _line(model: Model, raw: bytes, number: int, choice: Choice) -> Row:
 def table(model: Model, file: str, choice: Choice) -> Inputs:
     """Every row is looked at before the first is answered, as those of a text file."""
     path = place(file, Path.cwd())
-    able = readers(model, choice)
+    able = readers(model.tasks, choice.tasks, choice.text)
     columns = tuple(dict.fromkeys(c for task in able.values() for c in task.columns))
     for part in parts(path, Wanted(columns, "", False)):
         there, notes = part.names, part.notes  # all of them with the last part
@@ -276,22 +290,6 @@ def finite(cell: Any) -> Any:
     if isinstance(cell, list | tuple):
         return [finite(part) for part in cell]
     return {key: finite(part) for key, part in cell.items()} if isinstance(cell, dict) else cell
-
-
-def readers(model: Model, choice: Choice) -> dict[str, Task]:
-    """The tasks that may answer, each with the columns it is to read."""
-    chosen = dict.fromkeys(choice.tasks or model.tasks)
-    label = {"label": choice.label} if choice.label else {}
-    if not choice.text:
-        return {name: model.tasks[name].model_copy(update=label) for name in chosen}
-    text = choice.text[0] if len(choice.text) == 1 else choice.text
-    fit = [name for name in chosen if model.tasks[name].paired == (len(choice.text) == 2)]
-    if not fit or (choice.tasks and len(fit) < len(chosen)):
-        wrong = next(name for name in chosen if name not in fit)
-        what = "a pair: name two columns" if model.tasks[wrong].paired else "one text: name one"
-        raise UserError(f"--text {', '.join(choice.text)}: task {wrong!r} judges {what}")
-    changed = {"text": text, **label}
-    return {name: model.tasks[name].model_copy(update=changed) for name in fit}
 
 
 def _rows(

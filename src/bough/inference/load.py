@@ -94,7 +94,7 @@ def load_torch(source: str | os.PathLike[str] | Run, device: str = "cpu") -> Mul
     network.to(place)
     if network.shape.tagger:
         tagger(network.shape.tagger)  # whose package is missed now, and not by the first text
-    return MultiTaskModel(network, tokenizer, longest, facts)
+    return MultiTaskModel(network, tokenizer, longest, facts, origin=folder)
 
 
 def is_onnx(folder: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -86,6 +87,7 @@ class Model(ABC):
     tokenizer: Tokenizer
     longest: int  # tokens; longer texts are cut
     facts: dict[str, Any] = field(default_factory=dict)  # encoder, scores, examples: for the card
+    origin: Path | None = field(default=None, kw_only=True)  # the folder that it was opened from
 
     def __repr__(self) -> str:
         tasks = ", ".join(f"{name} ({in_words(task)})" for name, task in self.tasks.items())
@@ -128,13 +130,19 @@ class Model(ABC):
     ) -> dict[str, Answer]: ...
     @overload
     def predict(
-        self, texts: Iterable[Text], tasks: Iterable[str] | str | None = None, *, abstain: float = 0
+        self,
+        texts: Iterable[Text],
+        tasks: Iterable[str] | str | None = None,
+        *,
+        text: Sequence[str] | str = (),
+        abstain: float = 0,
     ) -> list[dict[str, Answer]]: ...
     def predict(
         self,
         texts: Text | Iterable[Text],
         tasks: Iterable[str] | str | None = None,
         *,
+        text: Sequence[str] | str = (),
         abstain: float = 0,
     ) -> dict[str, Answer] | list[dict[str, Answer]]:
         """Answers by task: a dict for one text, a list of them, in order, for several.
@@ -143,27 +151,33 @@ class Model(ABC):
             texts: A text, a pair as a tuple, or any iterable of these; or a frame (pandas, polars,
                 Arrow, `datasets`), whose rows are answered by the tasks whose columns it has.
             tasks: A task's name, or several; else all on one text, or all on pairs.
+            text: The frame's column with the text, or two for a pair, if not by their names in the
+                recipe; then all tasks on as many texts answer.
             abstain: Labels and spans of a smaller probability are left out of the answers.
         """
         if isinstance(texts, str | tuple):
-            return next(self.stream([texts], tasks, abstain=abstain))
-        return list(self.stream(_several(texts), tasks, abstain=abstain))
+            return next(self.stream([texts], tasks, text=text, abstain=abstain))
+        return list(self.stream(_several(texts), tasks, text=text, abstain=abstain))
 
     def stream(
         self,
         texts: Iterable[Text],
         tasks: Iterable[str] | str | None = None,
         *,
+        text: Sequence[str] | str = (),
         abstain: float = 0,
     ) -> Iterator[dict[str, Answer]]:
         """Like `predict`, for however many texts: answers come in order, while texts are read."""
         if not 0 <= abstain <= 1:
             raise UserError(f"abstain is {abstain}; expected a probability from 0 to 1")
         chosen = self.chosen(tasks)
+        read = (text,) if isinstance(text, str) else tuple(text)
         if is_frame(texts):
-            answered = self._rows(asked_of(columns_of(texts), self.tasks, chosen))
+            answered = self._rows(asked_of(columns_of(texts), self.tasks, chosen or (), read))
+        elif read:
+            raise UserError(f"text names columns of a frame ({', '.join(read)}); this is none")
         else:
-            fits = ((text, self.asked(text, chosen, i)) for i, text in enumerate(texts))
+            fits = ((each, self.asked(each, chosen, i)) for i, each in enumerate(texts))
             answered = self.answer(fits)
         return (
             {task: answer.unless_below(abstain) for task, answer in answers.items()}

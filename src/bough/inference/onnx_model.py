@@ -157,7 +157,7 @@ def load(source: str | Path, threads: int | None = None) -> OnnxModel:
     twin = any(task.twin for task in network.tasks.values())
     pairs = _fitting(folder / PAIRS_FILE, threads, network, pairs_form(network)) if twin else None
     facts["sha256"] = graphs_digest(folder)
-    return OnnxModel(network, tokenizer, longest, facts, texts, pairs)
+    return OnnxModel(network, tokenizer, longest, facts, texts, pairs, origin=folder)
 
 
 def graphs_digest(folder: Path) -> str:

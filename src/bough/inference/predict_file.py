@@ -9,6 +9,7 @@ import codecs
 import json
 import os
 import re
+import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -87,7 +88,9 @@ def _target(out: Path, file: str) -> Path:
 
 
 def _answer(model: Model, asked: Inputs, target: Path | None, abstain: float) -> None:
-    answered = progress(answers(model, asked.rows, abstain), asked.total, "answering")
+    answered: Iterable[tuple[Row, dict[str, Answer]]] = answers(model, asked.rows, abstain)
+    if target is not None or _is_a_file(sys.stdout):  # elsewhere a bar would stand between them
+        answered = progress(answered, asked.total, "answering")
     if target is None:
         try:
             _, cut = _write(answered, _JSONL(sys.stdout))
@@ -103,6 +106,14 @@ def _answer(model: Model, asked: Inputs, target: Path | None, abstain: float) ->
         print(f"cut after {model.longest:,} tokens: {cut:,} of them", file=sys.stderr)
     for sentence in asked.left_out.told():
         print(sentence, file=sys.stderr)
+
+
+def _is_a_file(stream: TextIO) -> bool:
+    """Whether what is written there is kept, and not seen: behind many a pipe is a terminal."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # it is none of the system's
+        return False
 
 
 def _write(rows: Iterable[tuple[Row, dict[str, Answer]]], writer: _JSONL | _CSV) -> tuple[int, int]:

@@ -31,3 +31,12 @@ def contaminated(tasks: Iterable[str], facts: Mapping[str, Any]) -> list[str]:
     data = facts.get("data", {})
     sources = {name: [split["source"] for split in data.get(name, {}).values()] for name in tasks}
     return sorted(name for name, own in sources.items() if any(map(_DATA.search, [name, *own])))
+
+
+def caveats(tasks: Iterable[str], facts: Mapping[str, Any]) -> list[str]:
+    """A sentence on each of these tasks."""
+    return [
+        f"The score of {task} is not clean: the encoder saw Quora's duplicate questions when it "
+        "was pretrained."
+        for task in contaminated(tasks, facts)
+    ]

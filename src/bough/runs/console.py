@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -21,6 +22,7 @@ from rich.progress import (
     track,
 )
 from rich.table import Column, Table
+from rich.text import Text
 
 from bough.formatting import duration
 from bough.safe_text import shown
@@ -244,24 +246,44 @@ def plain_console(**options: Any) -> Console:
     return Console(markup=False, emoji=False, **options)
 
 
+def in_plain_text(content: RenderableType) -> str:
+    """What a console would print, without its colours."""
+    text = io.StringIO()
+    plain_console(file=text, force_terminal=False, force_jupyter=False).print(content)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def titled_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
+    """A table below its title; columns of numbers stand at the right."""
+    table = Table(box=SIMPLE_HEAD)
+    for number, heading in enumerate(headings):
+        numeric = all(row[number][:1].isdigit() for row in rows)
+        table.add_column(shown(heading), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*map(shown, row))
+    return Group(Text(shown(title), style="italic"), table)
+
+
+def score_table(title: str, judged: Mapping[str, Any]) -> Group:
+    """Each task's metrics, and the means."""
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("task", "metric", "score", "95 % interval", "rows", "other metrics"):
+        table.add_column(heading, justify="right" if heading in ("score", "rows") else "left")
+    for name, score in judged["tasks"].items():
+        metric = score["metric"]
+        rest = {k: v for k, v in score.items() if k not in (*NO_METRICS, metric)}
+        others = "  ".join(f"{k} {v:.3f}" for k, v in rest.items())
+        between = " - ".join(f"{end:.3f}" for end in score.get("interval", ()))
+        value, number = f"{score[metric]:.3f}", f"{score['rows']:,}"
+        table.add_row(shown(name), metric, value, between, number, others)
+    told = "   ".join(f"{name} {value:.3f}" for name, value in means(judged).items())
+    return Group(Text(shown(title), style="italic"), table, Text(told))
+
+
 def print_scores(scores: Mapping[str, Any], title: str) -> None:
     """A table of every split's scores, on standard output."""
-    console = plain_console()
     for split, judged in scores.items():
-        table = Table(title=shown(f"{title}: {split}"), title_justify="left", box=SIMPLE_HEAD)
-        for heading in ("task", "metric", "score", "95 % interval", "rows", "other metrics"):
-            right = heading in ("score", "rows")
-            table.add_column(heading, justify="right" if right else "left")
-        for name, score in judged["tasks"].items():
-            metric = score["metric"]
-            rest = {k: v for k, v in score.items() if k not in (*NO_METRICS, metric)}
-            others = "  ".join(f"{k} {v:.3f}" for k, v in rest.items())
-            between = " - ".join(f"{end:.3f}" for end in score.get("interval", ()))
-            value, number = f"{score[metric]:.3f}", f"{score['rows']:,}"
-            table.add_row(shown(name), metric, value, between, number, others)
-        console.print(table)
-        told = "   ".join(f"{name} {value:.3f}" for name, value in means(judged).items())
-        console.print(told, highlight=False)
+        plain_console().print(score_table(f"{title}: {split}", judged))
 
 
 @contextmanager

@@ -44,6 +44,7 @@ class Progress:
     tokens: int = 0
     seconds: float = 0.0
     best: float | None = None
+    best_step: int | None = None  # of the run; None in checkpoints from before
     since_best: int = 0  # evaluations without a better score
     over: bool = False  # whether this phase ended before its time
     step_seconds: deque[float] = field(default_factory=deque)  # of the last thousand

@@ -172,6 +172,8 @@ class Trainer:
                 gc.collect()
                 progress = progress.next_phase()
         self._finish(progress)
+        if self.recipe.training.select != "last" and progress.best_step is not None:
+            self.display.say(f"kept: step {progress.best_step}, of {progress.total}")
         self.processes.wait()  # until all of it is written
 
     def _begin(self) -> None:
@@ -280,7 +282,7 @@ class Trainer:
             value = None if select == "last" else selected(scores, self.counted, select)
             better = value is None or progress.best is None or value > progress.best
             if better:
-                progress.best, progress.since_best = value, 0
+                progress.best, progress.best_step, progress.since_best = value, progress.total, 0
                 self.writer.write("model/model.safetensors", self.model.write_weights)
             elif {*phase.schedule.tasks} & {*self.counted}:  # else no score here can grow
                 progress.since_best += 1

@@ -1,0 +1,1 @@
+"""What labelled rows judge, and how that is shown."""
