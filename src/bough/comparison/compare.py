@@ -17,6 +17,7 @@ import numpy as np
 from bough.comparison import groups, looks, same_data
 from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
+from bough.comparison.unlearned import unlearned
 from bough.errors import UserError
 from bough.recipe.kinds import SIGNED
 from bough.recipe.quora_caveat import contaminated
@@ -82,6 +83,11 @@ class Comparison:
                 fronts[axis] = pareto(points)
         return fronts
 
+    @cached_property
+    def unlearned(self) -> dict[str, str]:
+        """Task -> a note, where variants are not shown to know more than its commonest class."""
+        return unlearned(self.metrics, self.answers)
+
     def relative(self, variant: Variant, form: str) -> float | None:
         """Score x (base time / time) x (base memory / memory), as printed or steady.
 
@@ -120,7 +126,7 @@ class Comparison:
                 for v in self.variants
             ],
             "fronts": {axis: list(labels) for axis, labels in self.fronts.items()},
-            "notes": list(self.notes),
+            "notes": [*self.unlearned.values(), *self.notes],
         }
 
 

@@ -104,7 +104,8 @@ def foot(comparison: Comparison) -> str:
 def markdown(comparison: Comparison) -> str:
     words = verdict(comparison)
     parts = [f"**{_escaped(words.headline)}**", ""]
-    parts += [f"- {_escaped(line)}" for line in (*words.tasks.values(), *words.open, *words.costs)]
+    lines = (*words.unlearned, *words.tasks.values(), *words.open, *words.costs)
+    parts += [f"- {_escaped(line)}" for line in lines]
     for title, table in _tables(comparison):
         parts += ["", f"{_escaped(title[0].upper() + title[1:])}:", "", _pipes(*table)]
     parts += ["", _escaped(foot(comparison)), ""]
