@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bough.comparison import groups, looks, same_data
+from bough.comparison import groups, looks, same_data, times
 from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
 from bough.comparison.unlearned import unlearned
@@ -174,13 +174,15 @@ def compare(
     }
     firsts = _same_truth(answers, split)
     variants, answers, copies = groups.without_copies(variants, answers)
+    of_run = {run.folder: recipe for run, recipe in zip(runs, recipes, strict=True)}
+    variants, untimed = times.only_alike(variants, of_run)
     base = groups.choose_baseline(variants, baseline)
     others = [v for v in variants if v is not base]
     looked, further_looks = looks.count(others, base, looks.earlier(given, split))
     metrics = {name: task.metric_name for name, task in chosen.items()}
     scores = score_all(variants, base, metrics, answers, looked, split)
     rows = {name: len(firsts[name].ids) for name in chosen}
-    notes += helping + without + duplicates + copies + further_looks
+    notes += helping + without + duplicates + copies + further_looks + untimed
     notes += _caveats(variants, chosen, split)
     looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}
