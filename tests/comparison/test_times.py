@@ -54,6 +54,8 @@ def test_others_are_not(
         assert not any("step time" in line for line in verdict(comparison).costs)
         text = Page(page(comparison)).words
         assert "Score against step time" not in text
+        assert "median step" not in text
+        assert "TM " not in text + str(comparison)
         assert words in text
 
 

@@ -88,6 +88,11 @@ class Comparison:
         """Task -> a note, where variants are not shown to know more than its commonest class."""
         return unlearned(self.metrics, self.answers)
 
+    @property
+    def relative_forms(self) -> tuple[str, ...]:
+        """Those of `relative`; none where times cannot be compared."""
+        return ("printed", "steady") if self.baseline.timed else ()
+
     def relative(self, variant: Variant, form: str) -> float | None:
         """Score x (base time / time) x (base memory / memory), as printed or steady.
 
