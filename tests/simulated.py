@@ -75,8 +75,10 @@ def run(
     cosines: bool = False,
     finished: bool = True,
     steps: int = 200,
+    machine: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A finished run. `skill` moves a task's answers towards the truth, by nothing else than it."""
+    """A finished run. `skill` moves a task's answers towards the truth, by nothing else than it;
+    `machine` is what differs about what computed it."""
     writer = Writer(folder)
     seed = settings.training.seed
     plan = Plan.parse(settings.plan, tuple(settings.tasks), SHAPE.layers)
@@ -94,10 +96,10 @@ def run(
         }
         for name, (_, own) in loaded.items()
     }
-    machine = {"python": "3.11", "system": "Linux x86_64", "processor": "Simulated <CPU>",
-               "cores": 2, "threads": 2, "memory": 2**33, "gpu": None,
-               "packages": {"bough": "0.1.0", "torch": "2.6"}, "data": facts}  # fmt: skip
-    writer.write_json("environment.json", machine)
+    where = {"python": "3.11", "system": "Linux x86_64", "processor": "Simulated <CPU>",
+             "cores": 2, "threads": 2, "memory": 2**33, "gpu": None,
+             "packages": {"bough": "0.1.0", "torch": "2.6"}, "data": facts}  # fmt: skip
+    writer.write_json("environment.json", where | dict(machine or {}))
     static = cost(plan, SHAPE, {name: task.outputs for name, task in tasks.items()})
     pace = 0.2 * static.flops_together / 2e9 * float(np.exp(rng.normal() * 0.03))
     _log(writer, list(tasks), rng, steps, plan, cosines)

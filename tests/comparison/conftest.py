@@ -33,7 +33,7 @@ def make(tmp_path: Path) -> simulated.Make:
     source = simulated.data(tmp_path / "data", 40)
 
     def one(name: str, plan: str = "full", seed: int = 0, **settings: Any) -> Path:
-        kept = {k: settings.pop(k) for k in ("finished", "steps") if k in settings}
+        kept = {k: settings.pop(k) for k in ("finished", "steps", "machine") if k in settings}
         recipe = simulated.recipe(source, plan, seed, **settings)
         return simulated.run(tmp_path / name, recipe, **kept)
 

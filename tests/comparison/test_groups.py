@@ -80,6 +80,25 @@ def test_a_moved_data_folder_is_no_variant(make: simulated.Make, tmp_path: Path)
     assert len(compare([first, second]).variants) == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [("threads", (2, "null")), ("device", ("auto", "cpu")), ("training.save_every", (60, 5)),
+     ("training.keep_states", ("true", "false")), ("training.log_every", (20, 1)),
+     ("training.cosines_every", (0, 10)), ("pretraining", ("null", "{epochs: 2}"))],
+)  # fmt: skip
+def test_how_a_run_is_computed_makes_no_variant(
+    make: simulated.Make, key: str, values: tuple[Any, Any]
+) -> None:
+    """A run by hand is a further seed of a survey's, which writes its threads down."""
+    runs = [make(f"run-{seed}", seed=seed, **{key: value}) for seed, value in enumerate(values)]
+    (variant,) = compare(runs).variants
+    assert (variant.label, variant.seeds) == ("full", (0, 1))
+    again = make("again", seed=0, **{key: values[1]})
+    assert f"left out: {again}, the same recipe and seed as {runs[0]}" in (
+        compare([*runs, again]).notes
+    )
+
+
 def test_tasks_that_only_some_runs_have(make: simulated.Make) -> None:
     runs = [make("a", "full"), make("b", "full", tasks=("sst", "sts"))]
     assert "name the tasks to compare with --tasks sst,quora,sts" in simulated.refused(runs)

@@ -12,6 +12,7 @@ import pytest
 from bough.comparison.compare import Comparison, compare
 from bough.reports.answers import task_answers
 from bough.reports.page import page
+from bough.scoring.calibration import calibration_error
 from tests import simulated
 from tests.html_page import Page
 
@@ -33,16 +34,31 @@ def test_confusions_are_shares_of_each_true_class(comparison: Comparison) -> Non
 def test_calibration_error_by_hand(comparison: Comparison) -> None:
     made = task_answers(comparison, "quora", {})
     for label, error in made.calibration_errors:
-        sure, right = [], []
+        each = []
         for run in comparison.answers[label, "quora"]:
             assert run.probabilities is not None
-            sure += list(run.probabilities.max(1))
-            right += list(run.said == run.truth)
-        expected = 0.0
-        for low in np.arange(0, 1, 0.1):
-            bin_ = [i for i, p in enumerate(sure) if low <= p < low + 0.1 - 1e-12 or p == low == 1]
-            expected += abs(sum(right[i] for i in bin_) - sum(sure[i] for i in bin_))
-        assert error == pytest.approx(expected / len(sure), abs=1e-9)
+            sure, right = run.probabilities.max(1), run.said == run.truth
+            bins = np.digitize(sure, np.arange(1, 15) / 15)
+            gaps = [abs(np.sum(right[bins == n]) - np.sum(sure[bins == n])) for n in range(15)]
+            each.append(sum(gaps) / len(sure))
+        assert len(each) == 2
+        assert error == pytest.approx(np.mean(each), abs=1e-9)
+
+
+def test_calibration_error_is_that_of_the_runs_own_scores(comparison: Comparison) -> None:
+    """Nobody finds two numbers of one name."""
+    made = task_answers(comparison, "sst", {})
+    for label, error in made.calibration_errors:
+        runs = comparison.answers[label, "sst"]
+        own = [
+            calibration_error(r.probabilities, r.truth) for r in runs if r.probabilities is not None
+        ]
+        assert error == pytest.approx(np.mean(own))
+    words = Page(page(comparison)).words
+    assert (
+        "(as in every run's scores, in 15 bins; the mean over the seeds). The diagram has ten"
+        in words
+    )
 
 
 def test_numbers_are_a_map_of_predicted_against_true(comparison: Comparison) -> None:

@@ -87,6 +87,28 @@ def test_a_wrong_cell_leads_to_its_examples(browser: Browser) -> None:
     assert len(browser.run(rows)) == 10
 
 
+def test_a_filtered_list_says_so_and_leads_back(browser: Browser) -> None:
+    examples = "document.querySelector('#worst-sst').closest('.examples')"
+    title = (
+        f"[...{examples}.querySelectorAll('h3')].filter(h => h.offsetHeight).map(h => h.innerText)"
+    )
+    assert browser.run(title) == ["Worst-predicted rows of sst"]
+    browser.click('[data-panel="sst:0"] td[data-true="1"][data-answer="3"]')
+    assert browser.run(title) == ["Rows of sst of class 1, answered as 3"]
+    browser.click('[data-panel="quora:0"] td[data-true="0"][data-answer="1"]')
+    assert browser.run("document.querySelectorAll('[data-list].chosen').length") == 2, "one a task"
+    browser.click(".examples:has(#worst-sst) [data-all]")
+    assert browser.run(title) == ["Worst-predicted rows of sst"]
+    shown = f"[...{examples}.querySelectorAll('tbody tr')].filter(r => !r.hidden).length"
+    assert browser.run(shown) == 10
+    assert browser.run("document.querySelectorAll('[data-list].chosen').length") == 1
+
+
+def test_headings_stand_over_their_cells(browser: Browser) -> None:
+    last = "getComputedStyle(document.querySelector('#worst-sst {}:last-child')).textAlign"
+    assert browser.run(last.format("th")) == browser.run(last.format("td")) == "right"
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_mistake_among_many_classes_leads_to_its_examples(
     tab: Browser, many_classes: Comparison, tmp_path: Path, width: int

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from bough.comparison import finding, groups, looks, same_data
+from bough.comparison import finding, groups, looks, same_data, times
 from bough.comparison.groups import Variant
 from bough.comparison.scores import Difference, Scores, score_all
+from bough.comparison.unlearned import unlearned
 from bough.errors import UserError
 from bough.recipe.kinds import SIGNED
 from bough.recipe.quora_caveat import contaminated
@@ -82,6 +83,16 @@ class Comparison:
                 fronts[axis] = pareto(points)
         return fronts
 
+    @cached_property
+    def unlearned(self) -> dict[str, str]:
+        """Task -> a note, where variants are not shown to know more than its commonest class."""
+        return unlearned(self.metrics, self.answers)
+
+    @property
+    def relative_forms(self) -> tuple[str, ...]:
+        """Those of `relative`; none where times cannot be compared."""
+        return ("printed", "steady") if self.baseline.timed else ()
+
     def relative(self, variant: Variant, form: str) -> float | None:
         """Score x (base time / time) x (base memory / memory), as printed or steady.
 
@@ -120,7 +131,7 @@ class Comparison:
                 for v in self.variants
             ],
             "fronts": {axis: list(labels) for axis, labels in self.fronts.items()},
-            "notes": list(self.notes),
+            "notes": [*self.unlearned.values(), *self.notes],
         }
 
 
@@ -168,6 +179,8 @@ def compare(
     }
     firsts = _same_truth(answers, split)
     variants, answers, copies = groups.without_copies(variants, answers)
+    of_run = {run.folder: recipe for run, recipe in zip(runs, recipes, strict=True)}
+    variants, untimed = times.only_alike(variants, of_run)
     base = groups.choose_baseline(variants, baseline)
     others = [v for v in variants if v is not base]
     looked, further_looks = looks.count(others, base, looks.earlier(given, split))
@@ -175,6 +188,7 @@ def compare(
     scores = score_all(variants, base, metrics, answers, looked, split)
     rows = {name: len(firsts[name].ids) for name in chosen}
     notes += finding.left_surveys(given) + helping + without + duplicates + copies + further_looks
+    notes += untimed
     notes += _caveats(variants, chosen, split)
     looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}

@@ -7,7 +7,7 @@ named by whatever differs between them: the plan, or any other key of their reci
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
@@ -28,7 +28,14 @@ from bough.runs.predictions import Answers
 from bough.runs.run_dir import Run
 
 FEW = 3  # with fewer seeds a comparison is an anecdote
-IGNORED = ("training.seed", "data")  # a moved folder is no variant; its contents are compared
+# A moved folder is no variant, for its contents are compared; nor is what only pretraining reads.
+IGNORED = ("training.seed", "data", "pretraining")
+# These say how and where a run is computed and written down, not what it is.
+HOW = (
+    "device", "threads", "training.save_every", "training.keep_states", "training.log_every",
+    "training.cosines_every",
+)  # fmt: skip
+TIMES = ("step_seconds", "training_seconds")
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,7 @@ class Variant:
     settings: dict[str, Any]  # what sets it apart: dotted key -> value
     cell: str | None = None  # its name in the survey that all runs are of
     usual: bool = False  # whether that survey holds the others against it
+    timed: bool = True  # whether its times can be held against the others'
 
     @property
     def plan(self) -> str:
@@ -62,7 +70,8 @@ class Variant:
         return {
             key: float(np.mean([cost[key] for cost in costs]))
             for key in costs[0]
-            if all(isinstance(cost.get(key), int | float) for cost in costs)
+            if (self.timed or key not in TIMES)
+            and all(isinstance(cost.get(key), int | float) for cost in costs)
         }
 
     @cached_property
@@ -135,7 +144,9 @@ def having(
 
 def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant, ...], list[str]]:
     """The runs by variant, and a word on those left out."""
-    flat = [_but_for_the_seed(r, run.plan) for r, run in zip(recipes, runs, strict=True)]
+    survey = SurveyCells.of(runs)
+    asked = {key for overrides in survey.cells.values() for key in overrides} if survey else set()
+    flat = [_but_for_the_seed(r, run.plan, asked) for r, run in zip(recipes, runs, strict=True)]
     for run, keys in zip(runs, flat, strict=True):
         keys |= {key: from_run(run, value) for key, value in keys.items()}
     groups: dict[str, dict[int, int]] = {}  # recipe without its seed -> seed -> index
@@ -148,7 +159,6 @@ def group(runs: Sequence[Run], recipes: Sequence[Recipe]) -> tuple[tuple[Variant
             )
     firsts = [next(iter(seeds.values())) for seeds in groups.values()]
     settings = _settings([recipes[i] for i in firsts], [flat[i] for i in firsts])
-    survey = SurveyCells.of(runs)
     given = [survey.given(runs[i]) if survey else None for i in firsts]
     labels = _named([recipes[i] for i in firsts], [flat[i] for i in firsts], given)
     variants = []
@@ -181,10 +191,13 @@ def labels_to_be(recipes: Sequence[Recipe], plans: Sequence[str]) -> list[str]:
     return _labels(_settings([recipes[index] for index in apart.values()], chosen), chosen)
 
 
-def _but_for_the_seed(recipe: Recipe, plan: str) -> dict[str, Any]:
-    """All that a recipe says by dotted keys, without what sets no variants apart."""
+def _but_for_the_seed(recipe: Recipe, plan: str, asked: Collection[str] = ()) -> dict[str, Any]:
+    """All that a recipe says by dotted keys, without what sets no variants apart; `asked` does,
+    however it is computed."""
     every = flattened(recipe.model_dump(mode="json"))
-    keys = {k: v for k, v in every.items() if k not in IGNORED and not k.startswith("plan.")}
+    ignored = {*IGNORED, *HOW} - {*asked}
+    parts = ("plan.", "pretraining.")
+    keys = {k: v for k, v in every.items() if k not in ignored and not k.startswith(parts)}
     return keys | {"plan": plan}  # as it was understood: two spellings are one plan
 
 

@@ -69,12 +69,15 @@ def _differences(comparison: Comparison) -> Table:
 
 
 def _costs(comparison: Comparison) -> Table:
-    """Costs and the two relative scores."""
-    head = ["variant", *COSTS, "TM printed", "TM steady", "on the front of"]
+    """Costs and, where times can be compared, the two relative scores."""
+    known = {key for v in comparison.variants for key in v.cost}
+    columns = {words: own for words, own in COSTS.items() if own[0] in known}
+    forms = comparison.relative_forms
+    head = ["variant", *columns, *(f"TM {form}" for form in forms), "on the front of"]
     body = []
     for v in comparison.variants:
-        costs = [form(v.cost[key]) if key in v.cost else "" for key, form in COSTS.values()]
-        relative = [comparison.relative(v, form) for form in ("printed", "steady")]
+        costs = [form(v.cost[key]) if key in v.cost else "" for key, form in columns.values()]
+        relative = [comparison.relative(v, form) for form in forms]
         tm = ["" if value is None else number(value) for value in relative]
         fronts = [AXES[a] for a, front in comparison.fronts.items() if v.label in front]
         body.append([_name(comparison, v), *costs, *tm, ", ".join(fronts)])
@@ -96,7 +99,7 @@ def foot(comparison: Comparison) -> str:
     scores = [score for row in comparison.scores.values() for score in row.values()]
     if any(score.difference and score.difference.p is not None for score in scores):
         sentences.append("p is corrected for all that the verdict may say (Holm); * marks p < .05.")
-    if comparison.others:
+    if comparison.others and comparison.relative_forms:
         sentences.append("TM: raw score x (baseline's time / time) x (baseline's memory / memory).")
     return " ".join(sentences)
 
@@ -104,7 +107,8 @@ def foot(comparison: Comparison) -> str:
 def markdown(comparison: Comparison) -> str:
     words = verdict(comparison)
     parts = [f"**{_escaped(words.headline)}**", ""]
-    parts += [f"- {_escaped(line)}" for line in (*words.tasks.values(), *words.open, *words.costs)]
+    lines = (*words.unlearned, *words.tasks.values(), *words.open, *words.costs)
+    parts += [f"- {_escaped(line)}" for line in lines]
     for title, table in _tables(comparison):
         parts += ["", f"{_escaped(title[0].upper() + title[1:])}:", "", _pipes(*table)]
     parts += ["", _escaped(foot(comparison)), ""]

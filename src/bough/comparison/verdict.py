@@ -20,14 +20,15 @@ class Verdict:
     """What came out, in plain words."""
 
     headline: str
+    unlearned: tuple[str, ...]  # on tasks of which only the commonest class may be known
     tasks: dict[str, str]  # a sentence per task, and on the mean where something shows in it
     costs: tuple[str, ...]  # a sentence per variant that costs more or less
     open: tuple[str, ...]  # what the seeds leave undecided, and how many would decide it
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        notes = [f"Note: {note}" for note in self.notes]
-        return [self.headline, *self.tasks.values(), *self.open, *self.costs, *notes]
+        first, last = ([f"Note: {note}" for note in some] for some in (self.unlearned, self.notes))
+        return [self.headline, *first, *self.tasks.values(), *self.open, *self.costs, *last]
 
 
 def verdict(comparison: Comparison) -> Verdict:
@@ -39,7 +40,12 @@ def verdict(comparison: Comparison) -> Verdict:
     tasks = {name: _sentence(comparison, name) for name in columns}
     costs = [text for v in comparison.others if (text := _cost(comparison, v))]
     return Verdict(
-        _headline(comparison), tasks, tuple(costs), tuple(_open(comparison)), comparison.notes
+        _headline(comparison),
+        tuple(comparison.unlearned.values()),
+        tasks,
+        tuple(costs),
+        tuple(_open(comparison)),
+        comparison.notes,
     )
 
 
@@ -54,7 +60,8 @@ def _alone(comparison: Comparison) -> Verdict:
         f"One finished variant, {only.label}, on {_seeds(many)}: there is nothing to compare it "
         "with."
     )
-    return Verdict(head, tasks, (), (), comparison.notes)
+    first = tuple(comparison.unlearned.values())
+    return Verdict(head, first, tasks, (), (), comparison.notes)
 
 
 def _sentence(comparison: Comparison, name: str) -> str:

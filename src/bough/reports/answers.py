@@ -18,13 +18,14 @@ from bough.reports.hard_examples import Example, Texts, worst
 from bough.reports.plots import Axis, Point, Series
 from bough.runs.predictions import Answers
 from bough.scoring import entities
+from bough.scoring.calibration import distance_from_right
 from bough.scoring.classes import confusion, most_confused, per_label
 from bough.scoring.entities import span_confidence
 from bough.scoring.statistics import Floats
 
 MOST = 12  # variants whose answers are shown one by one
 CELLS = 12  # classes whose confusions fit in a table; of more, the commonest mistakes are shown
-BINS = 10
+BINS = 10  # of the diagram, which has all seeds' answers together
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class TaskAnswers:
     kind: Kind
     variants: list[VariantAnswers]  # the best first
     calibration: Markup
-    calibration_errors: list[tuple[str, float]]  # of the best variants
+    calibration_errors: list[tuple[str, float]]  # of the best variants, means over the seeds
     worst: list[Example]
 
 
@@ -246,9 +247,8 @@ def _graded_points(runs: Sequence[Answers], ends: tuple[float, float] | None) ->
 
 
 def _calibration_error(runs: Sequence[Answers]) -> float:
-    """The expected one: mean distance of confidence and share of right answers."""
-    bins = _binned(*_confidence(runs))
-    return sum(abs(y - x) * rows for x, y, rows in bins) / max(sum(n for *_, n in bins), 1)
+    """The expected one as every run has it in its scores, the mean over the seeds."""
+    return float(np.mean([distance_from_right(*_confidence([run])) for run in runs]))
 
 
 def _binned(xs: Floats, ys: Floats) -> list[tuple[float, float, int]]:

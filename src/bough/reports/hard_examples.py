@@ -7,8 +7,9 @@ judged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Literal, assert_never
 
 import numpy as np
@@ -40,7 +41,7 @@ class Example:
     id: str
     texts: tuple[str, ...]  # empty where the data is gone
     truth: str
-    answer: str  # the most common one, or the mean
+    answer: str  # the commonest wrong one, the truth where no run is wrong; of numbers the mean
     wrong: int  # runs that got it wrong; of numbers, those off by more than a tenth of the range
     runs: int
     miss: float  # mean over runs: 1 - probability of the truth, distance from it, or wrong spans
@@ -88,20 +89,22 @@ def _misses(
     first: Answers, runs: Sequence[Answers], answers: NDArray[Any]
 ) -> tuple[Floats, NDArray[np.bool_], list[tuple[str, str]]]:
     """How far the runs are off in the mean, which of them are wrong, and the truth of each row with
-    what most of them say."""
+    what those that are wrong say most often: beside the truth again, it would read as right."""
     truth = first.truth
     match first.kind:
         case "classify" | "ordinal":
             probabilities = np.array([run.probabilities for run in runs], float)
             miss = 1 - probabilities[:, np.arange(len(truth)), truth].mean(0)
-            votes = np.array([(answers == c).sum(0) for c in range(len(first.labels))])
-            said = votes.argmax(0)
             wrong = answers != truth
+            classes = range(len(first.labels))
+            votes = np.array([((answers == c) & wrong).sum(0) for c in classes])
+            said = np.where(wrong.any(0), votes.argmax(0), truth)
         case "multilabel":
             probabilities = np.array([run.probabilities for run in runs], float)
             miss = np.abs(probabilities - truth).mean((0, 2))
-            said = (answers.mean(0) > 0.5).astype(int)
             wrong = (answers != truth).any(2)
+            rows = zip(answers.transpose(1, 0, 2), wrong.T, truth, strict=True)
+            said = np.array([_commonest(map(tuple, own[w]), t) for own, w, t in rows])
         case "regress":
             miss = np.abs(answers - truth).mean(0)
             wrong = np.abs(answers - truth) > 0.1 * (float(np.ptp(truth)) or 1.0)
@@ -171,13 +174,17 @@ def _worst_marked(
                 id=first.ids[i],
                 texts=text,
                 truth=_shown(truth, text),
-                answer=_shown(Counter(said).most_common(1)[0][0], text),
+                answer=_shown(_commonest(compress(said, missed), truth), text),
                 wrong=sum(map(bool, missed)),
                 runs=len(runs),
                 miss=sum(missed) / len(runs),
             )
         )
     return sorted((row for row in rows if row.wrong), key=lambda row: -row.miss)[:MOST]
+
+
+def _commonest(answers: Iterable[Any], otherwise: Any) -> Any:
+    return next((answer for answer, _ in Counter(answers).most_common(1)), otherwise)
 
 
 def _shown(spans: Sequence[Span], text: Sequence[str]) -> str:

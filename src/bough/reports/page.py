@@ -110,8 +110,9 @@ def _sections(comparison: Comparison) -> list[Section]:
         "best": MOST if len(comparison.variants) > MOST else None,
         "worst": WORST,
     }
-    costs = {axis: form for axis, form in scores.FORMS.items()
-             if any(axis in v.cost for v in comparison.variants)}  # fmt: skip
+    known = {key for v in comparison.variants for key in v.cost}
+    costs = {axis: form for axis, form in scores.FORMS.items() if axis in known}
+    breakdown = {words: own for words, own in plans.COSTS.items() if own[0] in known}
     against = comparison.baseline.label
     compared = [
         Section("cost", "Cost", "Score against cost", scores.against_cost(comparison)),
@@ -130,7 +131,7 @@ def _sections(comparison: Comparison) -> list[Section]:
         Section("contradictions", "Contradictions", "Where tasks contradict each other",
                 contradictions(comparison, texts)),
         Section("breakdown", "Breakdown", "What they cost",
-                {"weights": plans.weights_by_users(comparison), "costs": plans.COSTS}),
+                {"weights": plans.weights_by_users(comparison), "costs": breakdown}),
         Section("method", "Method", "How it was obtained", provenance(comparison)),
     ]  # fmt: skip
 

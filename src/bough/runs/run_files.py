@@ -54,6 +54,8 @@ class Environment(Open):
     gpu: str | None = None
     cores: Count | None = None
     threads: Count | None = None
+    device: str | None = None
+    processes: Count | None = None
     kernels: str | None = None
     memory: Amount | None = None
 

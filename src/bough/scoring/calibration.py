@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bough.model.losses import SMALLEST
-
 BINS = 15
 WIDEST = math.log(20)  # no temperature is above 20, or below 1/20
 
@@ -45,6 +43,8 @@ def fit_temperature(probabilities: NDArray[Any], truth: NDArray[Any]) -> float:
     or rows that are all answered right, say nothing.
     """
     from scipy import optimize, special
+
+    from bough.model.losses import SMALLEST
 
     logs = np.log(np.maximum(np.nan_to_num(probabilities.astype(np.float64)), SMALLEST))
     rows = np.arange(len(truth))

@@ -17,6 +17,16 @@ def confusion(predicted: NDArray[Any], truth: NDArray[Any], classes: int) -> Cou
     return np.bincount(cell, minlength=classes * classes).reshape(classes, classes)
 
 
+def commonest_share(truth: NDArray[Any]) -> float:
+    """The share of the rows that have the commonest class: what always answering it would have."""
+    return float(np.bincount(truth.astype(np.int64)).max() / len(truth))
+
+
+def shown_above(interval: Sequence[float], commonest: float) -> bool:
+    """Whether a score with this interval is shown to be more than always answering one class."""
+    return interval[0] > commonest
+
+
 def per_class(counts: Counts, labels: Sequence[str]) -> dict[str, dict[str, float | int]]:
     """Each class by its name; a class that never was, or never was answered, scores 0."""
     right, answered, there = np.diag(counts), counts.sum(0), counts.sum(1)

@@ -21,6 +21,7 @@ from bough.model.losses import answers, loss, tempered
 from bough.model.network import Network
 from bough.recipe.tasks import Task
 from bough.scoring.calibration import calibration_error, distance_from_right, fit_temperature
+from bough.scoring.classes import commonest_share, shown_above
 from bough.scoring.entities import span_confidence
 from bough.scoring.metrics import Predictions, aggregates, judged
 from bough.spans.decoding import marked
@@ -166,7 +167,7 @@ def score(
         shares = predicted.probabilities
         per_task[name] = judged(tasks[name], predicted.values, truth, intervals, shares)
         if intervals and tasks[name].kind in ("classify", "ordinal"):
-            per_task[name]["commonest"] = float(np.bincount(truth).max() / len(truth))
+            per_task[name]["commonest"] = commonest_share(truth)
         if intervals and shares is not None:
             per_task[name]["ece"] = _calibration_error(tasks[name], predicted, source)
         per_task[name]["loss"] = predicted.loss
@@ -181,5 +182,5 @@ def learned_nothing(scores: Mapping[str, Any]) -> list[str]:
         for name, found in scores["tasks"].items()
         if found["metric"] == "accuracy"
         and "commonest" in found  # which of several labels there is none
-        and found["interval"][0] <= found["commonest"]
+        and not shown_above(found["interval"], found["commonest"])
     ]

@@ -17,7 +17,7 @@ at least as often as it says (Banerjee, Sankhya 22, 1960), so a difference of tw
 of their own adds a last term for each, with its own t. c takes the interaction away that would be
 counted twice: all of it (1) where it is a small part of E, as in a score, and only z^2 / t^2 of it
 where E is all interaction, as in the difference of two like plans: c = (z / t)^(2 I / E).
-`docs/comparing.md` has the measured coverage.
+`docs/statistics.md` has the measured coverage.
 """
 
 from __future__ import annotations

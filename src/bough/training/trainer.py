@@ -192,7 +192,7 @@ class Trainer:
         self.writer.write("recipe.yaml", resolved.dump())
         self.writer.write("plan.txt", f"{self.model.plan}\n")
         where = {**cost.environment(), "data": self.data.digests(), **self.encoder_digests}
-        where["processes"] = self.processes.count
+        where |= {"device": self.device.type, "processes": self.processes.count}
         where["teachers"] = digests(self.learned)
         self.writer.write_json("environment.json", where)
         self.writer.run.model.mkdir(exist_ok=True)

@@ -65,20 +65,27 @@ for (const select of document.querySelectorAll("select[data-panels]")) {
   show();
 }
 
-// A cell of a confusion matrix, and a row of the commonest mistakes, leads to examples of that confusion.
-for (const cell of document.querySelectorAll("[data-list]")) {
-  const lead = () => {
-    const list = document.getElementById(cell.dataset.list), again = cell.classList.contains("chosen");
-    for (const other of document.querySelectorAll("[data-list].chosen")) other.classList.remove("chosen");
-    for (const row of list.tBodies[0].rows)
-      row.hidden = again ? row.dataset.more === "1"
-        : row.dataset.true !== cell.dataset.true || row.dataset.answer !== cell.dataset.answer;
-    const empty = ![...list.tBodies[0].rows].some((row) => !row.hidden);
-    list.nextElementSibling.hidden = !empty;
-    if (again) return;
-    cell.classList.add("chosen");
-    list.closest("section, div").scrollIntoView({ block: "nearest" });
-  };
-  cell.addEventListener("click", lead);
-  cell.addEventListener("keydown", (event) => { if (event.key === "Enter") lead(); });
+// A cell of a confusion matrix, and a row of the commonest mistakes, leads to examples of that confusion; the same
+// cell again, or the button above them, leads back.
+function lead(examples, cell) {
+  const list = examples.querySelector("table"), rows = [...list.tBodies[0].rows];
+  for (const other of document.querySelectorAll(`[data-list="${list.id}"].chosen`)) other.classList.remove("chosen");
+  for (const row of rows)
+    row.hidden = cell ? row.dataset.true !== cell.dataset.true || row.dataset.answer !== cell.dataset.answer
+      : row.dataset.more === "1";
+  list.nextElementSibling.hidden = rows.some((row) => !row.hidden);
+  examples.querySelector(".all").hidden = !!cell;
+  examples.querySelector(".only").hidden = !cell;
+  if (!cell) return;
+  for (const part of ["true", "answer"]) examples.querySelector(`.only .${part}`).textContent = cell.dataset[part];
+  cell.classList.add("chosen");
+  examples.scrollIntoView({ block: "nearest" });
 }
+for (const cell of document.querySelectorAll("[data-list]")) {
+  const examples = document.getElementById(cell.dataset.list).closest(".examples");
+  const click = () => lead(examples, cell.classList.contains("chosen") ? null : cell);
+  cell.addEventListener("click", click);
+  cell.addEventListener("keydown", (event) => { if (event.key === "Enter") click(); });
+}
+for (const button of document.querySelectorAll("[data-all]"))
+  button.addEventListener("click", () => lead(button.closest(".examples"), null));
