@@ -131,6 +131,7 @@ def test_a_mistake_among_many_classes_leads_to_its_examples(
     tab.click(first)
     assert tab.run(examples)
     assert all(found == pair for found in tab.run(examples))
+    assert tab.run("document.documentElement.scrollWidth") <= width
     tab.run(f"document.querySelector('{first}').focus()")
     tab.press("Enter", 13)
     assert len(tab.run(examples)) == 10
