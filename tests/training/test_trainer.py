@@ -298,6 +298,10 @@ def test_the_end_says_which_step_is_kept(
     few = {**FEW, "evaluate_every": 1, "lr": 1e-12}
     train(folders.small(tiny_folder, **few), tmp_path / "run", display=display())
     assert capsys.readouterr().err.splitlines()[-1].strip() == "kept: step 1, of 4"
+    few = few | {"heads": "fitted"}
+    train(folders.small(tiny_folder, **few), tmp_path / "fitted", display=display())
+    last = " ".join(capsys.readouterr().err.split()[-13:])
+    assert last == "kept: step 0, of 4: the encoder as it was, with fitted heads"
     recipe = folders.small(tiny_folder, **few, select="last")
     train(recipe, tmp_path / "last", display=display())
     assert "kept" not in capsys.readouterr().err

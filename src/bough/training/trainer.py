@@ -173,7 +173,8 @@ class Trainer:
                 progress = progress.next_phase()
         self._finish(progress)
         if self.recipe.training.select != "last" and progress.best_step is not None:
-            self.display.say(f"kept: step {progress.best_step}, of {progress.total}")
+            fitted = "" if progress.best_step else ": the encoder as it was, with fitted heads"
+            self.display.say(f"kept: step {progress.best_step}, of {progress.total}{fitted}")
         self.processes.wait()  # until all of it is written
 
     def _begin(self) -> None:
