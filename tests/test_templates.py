@@ -9,7 +9,7 @@ from jinja2 import UndefinedError
 from bough.templates import environment
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("data", "plan", "reports", "runs", "serve")
+FOLDERS = ("data.drafting", "plan", "reports", "runs", "serve")
 
 
 def test_templates_come_with_a_wheel(tmp_path: Path) -> None:
@@ -17,8 +17,9 @@ def test_templates_come_with_a_wheel(tmp_path: Path) -> None:
     (wheel,) = builder(str(ROOT)).build(directory=str(tmp_path))
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if "/templates/" in name}
     source = ROOT / "src"
-    here = {file.relative_to(source).as_posix() for file in source.glob("bough/*/templates/*")}
-    assert {name.split("/")[1] for name in here} == set(FOLDERS)
+    here = {file.relative_to(source).as_posix() for file in source.glob("bough/**/templates/*")}
+    folders = {name.removeprefix("bough/").partition("/templates/")[0] for name in here}
+    assert folders == {folder.replace(".", "/") for folder in FOLDERS}
     assert packed == here
 
 

@@ -43,9 +43,7 @@ def survey(
     keep: Annotated[
         str, typer.Option(help="Of finished runs: scores, models, or all (checkpoints too).")
     ] = "models",
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Try failed runs again, as they were.")
-    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try failed runs as they were.")] = False,
     slurm: Annotated[
         bool, typer.Option("--slurm", help="Submit the runs to Slurm as an array, and end.")
     ] = False,

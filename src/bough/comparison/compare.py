@@ -188,8 +188,7 @@ def compare(
     scores = score_all(variants, base, metrics, answers, looked, split)
     rows = {name: len(firsts[name].ids) for name in chosen}
     notes += finding.left_surveys(given) + helping + without + duplicates + copies + further_looks
-    notes += untimed
-    notes += _caveats(variants, chosen, split)
+    notes += untimed + _caveats(variants, chosen, split)
     looks.remember(given, runs, split)
     options = {"--baseline": baseline, "--split": split, "--tasks": ",".join(tasks or ())}
     asked += [word for option, value in options.items() if value for word in (option, value)]
