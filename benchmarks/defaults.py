@@ -3,6 +3,7 @@
     python benchmarks/defaults.py [--peers PYTHON] [--sets sst,cola] [--sizes 64] [--threads 1]
     python benchmarks/defaults.py --ways bough --try training.lr=1e-4 --sizes 64
     python benchmarks/defaults.py --table
+    python benchmarks/defaults.py --page docs/defaults.md
 
 `bough` is what a newcomer does: `bough init train.csv`, which sets rows aside to judge by, and
 `bough train`; peers learn from all the rows. `--try` is the same with settings of its own, one way
@@ -14,7 +15,7 @@ Cells run one after the other at the lowest priority; each is a line in benchmar
 soon as it is done, and what is there is not run again: stop it and start it whenever you like, on
 any machine that has the data. A line holds no text and no label: only how the score hangs on each
 row. Runs of bough are of the defaults at the time, which a line names; when they change, they are
-run anew; so is a cell that failed. `--table` prints what is known.
+run anew; so is a cell that failed. `--table` prints what is known, `--page` writes it into a page.
 
 The table has, for each cell, the mean over seeds, and the interval of the best (over rows and
 seeds, `bough.scoring.statistics`); bough is `best`, `within` that interval, or `below` it.
@@ -28,6 +29,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -39,12 +41,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 import default_sets
 from bough.data import split
+from bough.formatting import number
 from bough.model.pretrained import find
 from bough.plan import pair_reading
-from bough.recipe.recipe import MINILM, schema
+from bough.recipe.recipe import MINILM
+from bough.recipe.tasks import Task
 from bough.recipe.training import Training
 from bough.scoring import statistics
 from bough.scoring.pseudo_values import pseudo_values
@@ -59,20 +64,26 @@ TOKENS = 1.5  # of a word, with the marks around a text
 FIRST, TIMED = 2, 20  # steps that are timed to see how many fit
 
 
+# The keys that decide what bough does untouched. A new one that is off by default decides nothing.
+DECIDING: dict[type[BaseModel], tuple[str, ...]] = {
+    Training: (
+        "batch", "lr", "sampling", "combine", "weighting", "warmup", "schedule", "decay", "dropout",
+        "clip", "heads", "layer_decay", "head_lr", "select", "evaluate_every", "ema", "swa",
+        "length_window",
+    ),
+    Task: ("pair", "features", "pooling", "head", "loss", "dropout", "norm", "project"),
+}  # fmt: skip
+
+
 def defaults() -> str:
     """A name for all that bough does untouched: a recipe's defaults, and what rows decide."""
-    keys = json.dumps(_without_words(schema()), sort_keys=True)
+    keys = [
+        (key, model.model_fields[key].default) for model, own in DECIDING.items() for key in own
+    ]
     by_rows = [phase.ENOUGH_STEPS, phase.FEWEST_EPOCHS, phase.MOST_EPOCHS, pair_reading.ENOUGH_ROWS]
     fitted = [head_fit.MOST_ROWS, head_fit.STRENGTH]
     aside = [split.SHARE, split.LARGEST_SHARE, split.FEWEST, split.MOST]
     return hashlib.sha256(f"{keys} {by_rows} {fitted} {aside}".encode()).hexdigest()[:8]
-
-
-def _without_words(part: Any) -> Any:
-    """A description that was made clearer changes nothing."""
-    if isinstance(part, dict):
-        return {k: _without_words(v) for k, v in part.items() if k not in ("description", "title")}
-    return [_without_words(one) for one in part] if isinstance(part, list) else part
 
 
 DEFAULTS = defaults()
@@ -107,11 +118,11 @@ class Results:
         with self.file.open("a") as stream:
             stream.write(json.dumps(entry) + "\n")
 
-    def ways(self) -> dict[tuple[str, str], dict[str, list[dict[str, Any]]]]:
-        """The results of today's defaults: (set, size) -> way -> one entry per seed."""
+    def ways(self, mark: str) -> dict[tuple[str, str], dict[str, list[dict[str, Any]]]]:
+        """The results of these defaults: (set, size) -> way -> one entry per seed."""
         out: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = defaultdict(dict)
-        for (name, size, _, way, mark), entry in sorted(self.entries.items()):
-            if mark in ("", DEFAULTS):
+        for (name, size, _, way, own), entry in sorted(self.entries.items()):
+            if own in ("", mark):
                 out[name, size].setdefault(way, []).append(entry)
         return out
 
@@ -263,15 +274,15 @@ def compared(by_way: dict[str, list[dict[str, Any]]]) -> dict[str, np.ndarray]:
     return tables
 
 
-def table(results: Results) -> str:
+def table(results: Results, mark: str = DEFAULTS, tried: bool = True) -> str:
     """Each cell with its verdict; then how many are best or within, apart for the held-out sets."""
     lines: list[str] = []
     verdicts: dict[bool, list[str]] = {False: [], True: []}
     worst = (0.0, "")
-    every = results.ways()
+    every = results.ways(mark)
     order = {name: i for i, name in enumerate(SETS)}
     ways = ["bough", *PEERS]
-    ways += sorted({w for cell in every.values() for w in cell} - set(ways))
+    ways += sorted({w for cell in every.values() for w in cell} - set(ways)) if tried else []
     lines.append("| set | rows | " + " | ".join(ways) + " | interval of the best | bough is |")
     lines.append("|---" * (len(ways) + 4) + "|")
     for (name, size), by_way in sorted(
@@ -282,7 +293,9 @@ def table(results: Results) -> str:
         tables = compared(by_way)
         means = {way: float(values.mean()) for way, values in tables.items()}
         rivals = {way: mean for way, mean in means.items() if way == "bough" or way in PEERS}
-        shown = [f"{means[way]:.3f} ({len(tables[way])})" if way in means else "-" for way in ways]
+        shown = [
+            f"{number(means[way])} ({len(tables[way])})" if way in means else "-" for way in ways
+        ]
         verdict, interval = "-", "-"
         if failed:
             verdict = "failed"
@@ -290,7 +303,7 @@ def table(results: Results) -> str:
         elif rivals:
             best = max(rivals, key=lambda way: rivals[way])
             low, high = statistics.mean([tables[best]]).interval(metric)
-            interval = f"{low:.3f} to {high:.3f}"
+            interval = f"{number(low)} to {number(high)}"
             if "bough" in rivals and len(rivals) > 1:
                 mean = rivals["bough"]
                 verdict = "best" if best == "bough" else "within" if mean >= low else "below"
@@ -307,8 +320,17 @@ def table(results: Results) -> str:
             what = "held out" if held_out else "to choose by"
             of = f"{good} of {len(said)} cells"
             lines.append(f"{what}: best or within the best's interval in {of}  ")
-    lines.append(f"worst: {worst[1] or 'none'}, {worst[0]:.3f} below the best")
+    lines.append(f"worst: {worst[1] or 'none'}, {number(worst[0])} below the best")
     return "\n".join(lines)
+
+
+BLOCK = re.compile(r"<!-- defaults (\w+) -->\n(.*?)\n<!-- end -->", re.DOTALL)
+
+
+def written(page: str, results: Results) -> str:
+    """The page with what is known of today's defaults in it."""
+    block = f"<!-- defaults {DEFAULTS} -->\n\n{table(results, tried=False)}\n\n<!-- end -->"
+    return BLOCK.sub(lambda _: block, page)
 
 
 def main() -> None:
@@ -324,8 +346,12 @@ def main() -> None:
     parser.add_argument("--try", dest="tried", action="append", metavar="KEY=VALUE")
     parser.add_argument("--cells", type=int, help="stop after so many")
     parser.add_argument("--table", action="store_true", help="only print what is known")
+    parser.add_argument("--page", type=Path, help="only write what is known into this page")
     args = parser.parse_args()
     results = Results(args.results)
+    if args.page is not None:
+        args.page.write_text(written(args.page.read_text(), results))
+        return
     # SetFit has no regression.
     wanted = [c for c in cells(args) if not (c.way == "setfit" and SETS[c.set].regress)]
     wanted = [c for c in wanted if results.entries.get(c.key, {}).get("score") is None]
