@@ -139,4 +139,6 @@ def test_products_of_ever_other_sizes_leave_nothing_behind() -> None:
                              text=True, check=True).stdout)
         for words in ([], ["as torch has it"])
     ]  # fmt: skip
-    assert 10 * max(grown[0], 1) < grown[1]  # how much more, the processor's kernels decide
+    # How much more, the processor's kernels decide.
+    assert grown[0] < 20
+    assert grown[1] > max(10, 2 * grown[0])
