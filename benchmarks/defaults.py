@@ -51,7 +51,7 @@ from bough.plan import pair_reading
 from bough.recipe.recipe import MINILM
 from bough.recipe.tasks import Task
 from bough.recipe.training import Training
-from bough.scoring import statistics
+from bough.scoring import selection, statistics
 from bough.scoring.pseudo_values import pseudo_values
 from bough.training import head_fit, phase
 from default_sets import SEEDS, SETS, SIZES
@@ -81,6 +81,7 @@ def defaults() -> str:
         (key, model.model_fields[key].default) for model, own in DECIDING.items() for key in own
     ]
     by_rows = [phase.ENOUGH_STEPS, phase.FEWEST_EPOCHS, phase.MOST_EPOCHS, pair_reading.ENOUGH_ROWS]
+    by_rows.append(selection.FEW_ROWS)
     fitted = [head_fit.MOST_ROWS, head_fit.STRENGTH]
     aside = [split.SHARE, split.LARGEST_SHARE, split.FEWEST, split.MOST]
     return hashlib.sha256(f"{keys} {by_rows} {fitted} {aside}".encode()).hexdigest()[:8]

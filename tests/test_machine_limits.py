@@ -84,17 +84,40 @@ def test_idle_threads_sleep_soon_unless_told_otherwise(before: str, spins: str) 
     assert done.stdout.strip() == spins
 
 
-def test_gaps_between_what_is_used_go_back_to_the_system() -> None:
+@pytest.mark.parametrize(
+    ("after", "gone"),
+    [
+        ("give_back_memory()", True),
+        ("Tidying()()", True),
+        ("Tidying(every=60)()", False),
+        ("Tidying(growth=0.25)()", True),  # the first time, to know what is held without gaps
+    ],
+)
+def test_gaps_between_what_is_used_go_back_to_the_system(after: str, gone: bool) -> None:
     made = """
 import psutil
+from bough.machine_limits import Tidying, give_back_memory
 blocks = [bytearray(100_000) for _ in range(1000)]
 blocks[:] = blocks[::10]
 """
-    held = [
-        int(asked("psutil.Process().memory_info().rss", before=made + after))
-        for after in ("", "from bough.machine_limits import give_back_memory; give_back_memory()")
-    ]
-    assert 70e6 < held[0] - held[1] < 100e6
+    before, now = (
+        int(asked("psutil.Process().memory_info().rss", before=made + what)) for what in ("", after)
+    )
+    assert (70e6 if gone else -5e6) < before - now < (100e6 if gone else 5e6)
+
+
+def test_gaps_are_given_back_once_they_have_grown() -> None:
+    made = """
+from bough import machine_limits
+given_back = []
+machine_limits.give_back_memory = lambda: given_back.append(None)
+held = iter([1000, 1000, 1200, 1250, 1251, 1100, 1375, 1376, 1376])
+machine_limits.resident = lambda: next(held)
+tidy = machine_limits.Tidying(growth=0.25)
+for _ in range(6):
+    tidy()
+"""
+    assert asked("len(given_back), list(held)", before=made) == "3 []"
 
 
 KERNELS = """

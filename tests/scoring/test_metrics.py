@@ -19,7 +19,7 @@ from sklearn.metrics import (
 from statsmodels.stats.proportion import proportion_confint
 
 from bough.recipe.tasks import Task
-from bough.scoring.metrics import aggregates, interval, metrics, selected
+from bough.scoring.metrics import aggregates, interval, metrics
 from bough.scoring.pseudo_values import pseudo_values
 
 THREE = Task(kind="classify", text="a", labels=("x", "y", "z"))
@@ -134,20 +134,6 @@ def test_the_two_aggregates() -> None:
     mcc = TWO.model_copy(update={"metric": "mcc"})
     assert aggregates({"cola": mcc}, {"cola": {"mcc": 0.5}})["normalised"] == 0.75
     assert all(map(math.isnan, aggregates(tasks, {}).values())), "nothing was judged"
-
-
-def test_what_selects() -> None:
-    tasks = {"sst": THREE, "sts": NUMBER}
-    found: dict[str, Any] = {
-        "sst": {"metric": "accuracy", "accuracy": 0.5, "f1": 0.9},
-        "sts": {"metric": "pearson", "pearson": 0.2, "spearman": 0.8},
-    }
-    scores = {"tasks": found, **aggregates(tasks, found)}
-    assert selected(scores, tasks, "raw") == pytest.approx(0.35)
-    assert selected(scores, tasks, "normalised") == pytest.approx(0.55)
-    assert selected(scores, tasks, "sum") == pytest.approx(0.7)
-    assert selected(scores, tasks, "sst") == 0.5
-    assert selected(scores, {"sst": THREE}, "sts") == 0.2  # which only helps, and may be named
 
 
 # --- metrics that a recipe may name ---------------------------------------------------------------

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 import torch
 
 import bough
+from bough import machine_limits
 from bough.distributed import ALONE
+from bough.machine_limits import Tidying
 from bough.runs.console import Silent
 from bough.runs.run_dir import Run, Writer
+from bough.training import loop as loop_module
 from bough.training.loop import Failed, Loop
 from bough.training.train import resume, train
 from tests import folders
@@ -48,3 +52,14 @@ def test_a_wish_to_stop_is_heard_once_and_a_second_one_at_once(
     with pytest.raises(KeyboardInterrupt):
         loop.heard()
     writer.close()
+
+
+def test_memory_is_given_back_between_steps(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[None] = []
+    monkeypatch.setattr(machine_limits, "give_back_memory", lambda: given_back.append(None))
+    monkeypatch.setattr(machine_limits, "resident", itertools.count(1).__next__)
+    monkeypatch.setattr(loop_module, "Tidying", lambda growth: Tidying())
+    train(folders.small(tiny_folder, steps=3), tmp_path / "run")
+    assert len(given_back) == 3

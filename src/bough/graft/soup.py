@@ -25,7 +25,8 @@ from bough.recipe.raw_settings import flattened
 from bough.recipe.recipe import Recipe
 from bough.runs.run_dir import Run
 from bough.scoring.evaluate import calibrate, predict, score
-from bough.scoring.metrics import aggregates, selected
+from bough.scoring.metrics import aggregates
+from bough.scoring.selection import selected
 
 Weights = Mapping[str, Tensor]
 
@@ -73,7 +74,7 @@ def soup(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) ->
     data = Data.gather(recipe, ["dev"])
     dev = data.examples("dev", base.tokenizer, base.longest, base.tagger)
     select = recipe.training.select
-    select = "normalised" if select == "last" else select
+    select = "normalised" if select in ("auto", "last") else select
     states = [{k: v.clone() for k, v in m.network.state_dict().items()} for m in models]
     counted = recipe.counted()
     alone = [_score(base, state, dev, counted, select) for state in states]
@@ -164,7 +165,7 @@ def _score(
     counted: Sequence[str],
     select: str,
 ) -> float:
-    """The dev score that decides, as it did in the runs."""
+    """The dev score that decides."""
     model.network.load_state_dict(dict(weights))
     found = score(model.tasks, dev, predict(model.network, dev))
     # Any task may be the one to select by; sums and means are of those that count.

@@ -62,9 +62,10 @@ def load(
     model = load_torch(folder, device)
     model.answer_in(precision)
     if precision == "int8" and not model.facts.get("int8"):
+        named = source.folder if isinstance(source, Run) else source
         raise UserError(
-            f"{source}: what int8 costs this model's scores has not been measured; do so, on the "
-            f"run's dev rows: bough eval {source} --precision int8"
+            f"{named}: what int8 costs this model's scores has not been measured; do so, on the "
+            f"run's dev rows: bough eval {named} --precision int8"
         )
     return model
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from bough.recipe.validation import misfit
 
 Schedule = Literal["constant", "linear", "cosine", "onecycle"]
-SELECTORS = ("raw", "normalised", "sum", "last")
+SELECTORS = ("auto", "raw", "normalised", "sum", "last")
 
 
 def _moment(value: object) -> object:
@@ -134,8 +134,9 @@ class Training(BaseModel):
     )
     adapter_lr: float = Field(1.0, gt=0, description="Factor of the learning rate for adapters.")
     select: str = Field(
-        "normalised",
-        description="The dev score that picks the model: raw, normalised, sum, last or a task.",
+        "auto",
+        description="The dev score that picks the model: raw, normalised, sum, last, a task, or "
+        "auto: normalised, with a likelihood in place of the score where dev rows are few.",
     )
     patience: int | None = Field(
         None, ge=1, description="Stop after this many evaluations without a better one."

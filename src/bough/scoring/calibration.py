@@ -42,6 +42,16 @@ def fit_temperature(probabilities: NDArray[Any], truth: NDArray[Any]) -> float:
     A normal prior on its logarithm, with mean 0 and deviation 1, keeps it near 1 where a few rows,
     or rows that are all answered right, say nothing.
     """
+    return _fitted(probabilities, truth)[0]
+
+
+def log_likelihood(probabilities: NDArray[Any], truth: NDArray[Any]) -> float:
+    """Of the true classes under that temperature, in the mean over the rows."""
+    return _fitted(probabilities, truth)[1]
+
+
+def _fitted(probabilities: NDArray[Any], truth: NDArray[Any]) -> tuple[float, float]:
+    """The temperature, and the mean logarithm of what the true classes are given under it."""
     from scipy import optimize, special
 
     from bough.model.losses import SMALLEST
@@ -49,9 +59,13 @@ def fit_temperature(probabilities: NDArray[Any], truth: NDArray[Any]) -> float:
     logs = np.log(np.maximum(np.nan_to_num(probabilities.astype(np.float64)), SMALLEST))
     rows = np.arange(len(truth))
 
-    def cost(log_temperature: float) -> float:
+    def likelihood(log_temperature: float) -> float:
         scaled = special.log_softmax(logs * math.exp(-log_temperature), 1)
-        return float(log_temperature**2 / 2 - scaled[rows, truth].sum())
+        return float(scaled[rows, truth].sum())
 
-    found = optimize.minimize_scalar(cost, bounds=(-WIDEST, WIDEST), method="bounded")
-    return float(np.exp(found.x))
+    found = optimize.minimize_scalar(
+        lambda log_temperature: log_temperature**2 / 2 - likelihood(log_temperature),
+        bounds=(-WIDEST, WIDEST),
+        method="bounded",
+    )
+    return float(np.exp(found.x)), likelihood(found.x) / max(len(truth), 1)

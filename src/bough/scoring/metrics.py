@@ -193,18 +193,10 @@ def aggregates(
         return dict.fromkeys(AGGREGATES, math.nan)
     metrics = {name: tasks[name].metric_name for name in per_task}
     raw = [per_task[name][metric] for name, metric in metrics.items()]
-    normalised = [
-        (score + 1) / 2 if metric in SIGNED else score
-        for metric, score in zip(metrics.values(), raw, strict=True)
-    ]
-    return {"raw": float(np.mean(raw)), "normalised": float(np.mean(normalised))}
+    between = [normalised(tasks[name], score) for name, score in zip(metrics, raw, strict=True)]
+    return {"raw": float(np.mean(raw)), "normalised": float(np.mean(between))}
 
 
-def selected(scores: Mapping[str, Any], tasks: Mapping[str, Task], select: str) -> float:
-    """The number that picks the best model, of these tasks or the one named; higher is better."""
-    if select in AGGREGATES:
-        return float(scores[select])
-    if select == "sum":
-        return float(sum(scores["tasks"][n][t.metric_name] for n, t in tasks.items()))
-    one = scores["tasks"][select]
-    return float(one[one["metric"]])
+def normalised(task: Task, score: float) -> float:
+    """A correlation moved from -1...1 to 0...1; other metrics lie there."""
+    return (score + 1) / 2 if task.metric_name in SIGNED else score

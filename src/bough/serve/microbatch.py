@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from bough.inference.answers import Answer
 from bough.inference.model import Text
-from bough.machine_limits import give_back_memory
+from bough.machine_limits import Tidying
 from bough.serve.prometheus import Metrics
 
 Query = tuple[Text, tuple[str, ...]]  # a text and the tasks that are to answer it
@@ -35,7 +35,7 @@ MIN_SHARE = 256  # tokens that are not worth sharing out between threads
 MAX_RETRY_AFTER = 60  # seconds
 DEADLY = 2  # times that a text may make a predictor panic
 REMEMBERED = 1024  # texts that have done so
-TIDY = 5.0  # seconds of passes of all sizes, after which memory is given back
+TIDY = 5.0  # seconds of passes, after which memory is given back
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Microbatcher:
         self._arrivals = 0
         self._idle = 0
         self._pace = 0.0  # seconds per token of one thread, smoothed
-        self._tidied = time.monotonic()
+        self._tidy = Tidying(every=TIDY)
         self._closed = False
         self._panics: OrderedDict[bytes, int] = OrderedDict()  # a text's digest -> how many
         self._change = threading.Condition()
@@ -196,15 +196,6 @@ class Microbatcher:
         except BaseException:  # no predictor can be made any more
             log.critical("a thread that answers has ended", exc_info=True)
             self._leave()
-
-    def _tidy(self) -> None:
-        """Now and then, what passes leave behind is given back, by one thread for all."""
-        now = time.monotonic()
-        with self._change:
-            due = now >= self._tidied + TIDY
-            self._tidied = now if due else self._tidied
-        if due:
-            give_back_memory()
 
     def _leave(self) -> None:
         """One thread fewer; with the last of them, what waits fails instead of waiting for ever."""

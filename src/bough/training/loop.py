@@ -15,12 +15,14 @@ import numpy as np
 import torch
 
 from bough.distributed import Processes
+from bough.machine_limits import Tidying
 from bough.runs import cost
 from bough.runs.console import Display, Moment
 from bough.runs.run_dir import Writer
 from bough.training.phase import Phase
 from bough.training.step import NotFiniteError, StepResult
 
+SLACK = 0.4  # by which memory may grow before what no step uses is given back
 FORM = 1  # of a checkpoint; one of another form is refused
 
 
@@ -51,6 +53,7 @@ class Loop:
         self.saved = time.monotonic()
         self.stop = False
         self.saving = False
+        self.tidy = Tidying(growth=SLACK)
 
     def run(
         self,
@@ -63,6 +66,7 @@ class Loop:
         while not phase.over:
             before = self.processes.exchanged
             result = self._step(phase)
+            self.tidy()
             asked = self._asked(every)
             self._log(phase, result, self.processes.exchanged - before, watch)
             alone = self.processes.count == 1  # then what came meanwhile counts, too

@@ -35,8 +35,9 @@ from bough.recipe.recipe import Recipe
 from bough.runs import cost, memory_rows, model_facts, predictions, unchanged
 from bough.runs.console import Display, preparing
 from bough.runs.run_dir import Writer
+from bough.scoring import selection
 from bough.scoring.evaluate import calibrate, learned_nothing, predict, score
-from bough.scoring.metrics import Predictions, aggregates, selected
+from bough.scoring.metrics import Predictions, aggregates
 from bough.training.head_fit import few_rows, fit_heads
 from bough.training.loop import Loop
 from bough.training.phase import Phase, PhaseSchedule, Progress, left_behind
@@ -235,6 +236,8 @@ class Trainer:
             examples = self._with_states(self.network, examples)
         # Judging all of it at every evaluation might take longer than training.
         few = {name: dev.sample(schedule.training.evaluate_rows) for name, dev in self.dev.items()}
+        for sentence in selection.said(schedule.training.select, self.counted, few):
+            self._say_once(sentence)
         judged = self._with_states(self.network, few)
         phase = Phase(
             schedule, progress, self.network, examples, self.recipe.task_weights(), self.processes,
@@ -277,17 +280,22 @@ class Trainer:
         progress, average = phase.progress, phase.stepper.average
         with nullcontext() if average is None else average.applied():
             answers = predict(self.network, judged, processes=self.processes)
-            scores = self._scores(judged, answers) if self.processes.first else {}
-            scores = self.processes.agree_on(scores)  # what is best, and when to stop
-            select = self.recipe.training.select
-            value = None if select == "last" else selected(scores, self.counted, select)
+            found: dict[str, Any] = {}
+            if self.processes.first:
+                scores = self._scores(judged, answers)
+                value = selection.value(
+                    self.recipe.training.select, self.counted, scores, judged, answers
+                )
+                found = {"dev": scores, "selected": value}
+            found = self.processes.agree_on(found)  # what is best, and when to stop
+            scores, value = found["dev"], found["selected"]
             better = value is None or progress.best is None or value > progress.best
             if better:
                 progress.best, progress.best_step, progress.since_best = value, progress.total, 0
                 self.writer.write("model/model.safetensors", self.model.write_weights)
             elif {*phase.schedule.tasks} & {*self.counted}:  # else no score here can grow
                 progress.since_best += 1
-        self.writer.log({"step": progress.total, "dev": scores, "best": better})
+        self.writer.log({"step": progress.total, **found, "best": better})
         self.display.scored(progress.total, scores, better)
         patience = phase.training.patience
         return patience is not None and progress.since_best >= patience

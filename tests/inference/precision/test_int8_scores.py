@@ -33,8 +33,10 @@ def run(tiny_folder: Path, tmp_path: Path) -> Run:
 
 
 def test_it_is_refused_until_it_is_measured(run: Run) -> None:
-    with pytest.raises(UserError, match=r"has not been measured.*bough eval .*--precision int8"):
-        load(run, precision="int8")
+    for source in (run, run.folder):
+        with pytest.raises(UserError, match="has not been measured") as caught:
+            load(source, precision="int8")
+        assert f": bough eval {run.folder} --precision int8" in str(caught.value)
 
 
 def test_it_is_measured_said_and_kept(run: Run) -> None:
