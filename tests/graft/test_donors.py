@@ -39,7 +39,7 @@ def texts(file: Path, labels: bool) -> Path:
 def test_a_run_brings_its_rows_and_its_encoder(
     run: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
-    (donor,) = donors([str(run)], {}, tmp_path)
+    (donor,) = donors([str(run)], {}, {}, tmp_path)
     assert (donor.name, donor.theirs, donor.labelled) == ("sentiment", "sentiment", True)
     assert Path(str(donor.task.train)).is_file()
     assert encoder_of([donor]) == str(tiny_folder)
@@ -48,12 +48,32 @@ def test_a_run_brings_its_rows_and_its_encoder(
     torch.testing.assert_close(donor.answers(told), expected)
 
 
+def test_rows_to_judge_by_may_be_given(tmp_path: Path) -> None:
+    folder = str(classifier("bert", tmp_path / "mood", numbers=False))
+    file, plain = texts(tmp_path / "a.jsonl", True), texts(tmp_path / "plain.jsonl", False)
+    lines = file.read_text().splitlines(keepends=True)
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(lines[:3]))
+    (donor,) = donors([folder], {"mood": str(file)}, {"mood": str(few)}, tmp_path / "rows")
+    for made, expected in ((donor.task.train, lines), (donor.task.dev, lines[:3])):
+        assert [json.loads(line) for line in Path(str(made)).read_text().splitlines()] == [
+            json.loads(line) for line in expected
+        ]
+    unlabelled = {"mood": str(plain)}
+    (donor,) = donors([folder], unlabelled, unlabelled, tmp_path / "rows")
+    assert Path(str(donor.task.train)).read_text() == Path(str(donor.task.dev)).read_text()
+    with pytest.raises(UserError, match=r"plain.jsonl: has no column 'label', which .*a.jsonl has"):
+        donors([folder], {"mood": str(file)}, unlabelled, tmp_path / "rows")
+    with pytest.raises(UserError, match=r"held out for 'mod', .* given texts: mood"):
+        donors([folder], {"mood": str(file)}, {"mod": str(few)}, tmp_path / "rows")
+
+
 def test_what_has_no_rows_is_given_texts(tmp_path: Path) -> None:
     folder = classifier("bert", tmp_path / "mood", numbers=False)
     with pytest.raises(UserError, match=r"task 'mood' has no rows.*--texts mood=FILE"):
-        donors([str(folder)], {}, tmp_path / "rows")
+        donors([str(folder)], {}, {}, tmp_path / "rows")
     plain = str(texts(tmp_path / "plain.jsonl", labels=False))
-    (donor,) = donors([str(folder)], {"": plain}, tmp_path / "rows")
+    (donor,) = donors([str(folder)], {"": plain}, {}, tmp_path / "rows")
     assert not donor.labelled
     assert donor.task.labels == ("bad", "good", "NEUTRAL")
     rows = [
@@ -69,7 +89,7 @@ def test_what_has_no_rows_is_given_texts(tmp_path: Path) -> None:
 def test_labels_of_the_file_count(tmp_path: Path) -> None:
     folder = classifier("bert", tmp_path / "mood", numbers=False)
     file = str(texts(tmp_path / "labelled.jsonl", labels=True))
-    first, second = donors([str(folder), str(folder)], {"": file}, tmp_path / "rows")
+    first, second = donors([str(folder), str(folder)], {"": file}, {}, tmp_path / "rows")
     assert first.labelled
     assert (first.name, second.name) == ("mood", "mood-2")
 
@@ -79,7 +99,7 @@ def test_columns_must_be_texts(tmp_path: Path) -> None:
     file = tmp_path / "wide.csv"
     file.write_text("a,b,c\n1,2,3\n")
     with pytest.raises(UserError, match="has the columns a, b, c; expected one for a text"):
-        donors([str(folder)], {"": str(file)}, tmp_path / "rows")
+        donors([str(folder)], {"": str(file)}, {}, tmp_path / "rows")
 
 
 def test_a_model_of_several_labels_gives_each_text_all_that_hold(tmp_path: Path) -> None:
@@ -89,7 +109,7 @@ def test_a_model_of_several_labels_gives_each_text_all_that_hold(tmp_path: Path)
     file = tmp_path / "texts.jsonl"
     told = sentences(40)
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in told))
-    (donor,) = donors([str(folder)], {"": str(file)}, tmp_path / "rows")
+    (donor,) = donors([str(folder)], {"": str(file)}, {}, tmp_path / "rows")
     shares = donor.answers([(text,) for text in told])
     held = {
         text: [name for name, share in zip("abc", row, strict=True) if share > 0.5]
@@ -105,7 +125,7 @@ def test_a_model_of_several_labels_gives_each_text_all_that_hold(tmp_path: Path)
 def test_numbers_without_labels_or_a_range_are_not_cut(tmp_path: Path) -> None:
     folder = classifier("bert", tmp_path / "like", numbers=True, bias=3.0)
     file = str(texts(tmp_path / "plain.jsonl", labels=False))
-    (donor,) = donors([str(folder)], {"": file}, tmp_path / "rows")
+    (donor,) = donors([str(folder)], {"": file}, {}, tmp_path / "rows")
     assert donor.task.range is None
     said = donor.answers([(text,) for text in sentences(40)])
     assert float(said.min()) > 1

@@ -122,7 +122,7 @@ def test_what_loses_too_much_is_tried_with_more_of_its_own(
 
 
 def test_the_sentence() -> None:
-    before, after = Price(3, 260 * 2**20, 0.027), Price(1, 87 * 2**20, 0.009)
+    before, after = Price(3, 260 * 2**20, 0.027, "a text"), Price(1, 87 * 2**20, 0.009, "a text")
     sure = Change("dup", "accuracy", 0.9, -0.002, 0.004, False)
     vague = Change("like", "pearson", 0.8, 0.001, 0.05, False)
     tried = Try("full", "runs/x", (sure, vague), after)
@@ -137,4 +137,6 @@ def test_mistakes(models: list[str], tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(UserError, match="a graft makes one model of several"):
         graft(models[:1], tmp_path / "graft")
     assert bough("graft", models[0], "--texts", "a=", "-o", tmp_path / "graft") == 2
-    assert "expected TASK=FILE" in capsys.readouterr().err
+    assert "expected TASK=FILE, or FILE for every task" in capsys.readouterr().err
+    assert bough("graft", models[0], "--held-out", "a.csv", "-o", tmp_path / "graft") == 2
+    assert "--held-out a.csv: expected TASK=FILE\n" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bough.graft.judgement import Change, Price, price
+from bough.graft.judgement import Change, Price, price, requests_of
 from tests.exports import TASKS, model_of, sentences
 
 
@@ -20,10 +20,21 @@ def test_a_loss_within_the_tolerance_may_still_be_uncertain() -> None:
 def test_several_models_cost_more_than_one() -> None:
     models = [model_of("full", {name: task}) for name, task in TASKS.items()]
     one = model_of("full", TASKS)
-    texts: list[tuple[str, ...]] = [(text,) for text in sentences(6)]
-    texts += [*zip(sentences(6), sentences(6, seed=1), strict=True)]
-    apart, together = price(models, texts), price([one], texts)
+    pairs = list(zip(sentences(6), sentences(6, seed=1), strict=True))
+    requests = requests_of([[(text,) for text in sentences(6)], pairs, pairs])
+    apart, together = price(models, requests), price([one], requests)
     assert (apart.models, together.models) == (3, 1)
     assert apart.bytes > 2.5 * together.bytes
     assert min(apart.seconds, together.seconds) > 0
-    assert str(Price(3, 3 * 2**20, 0.0271)) == "3 models, 3 MiB, 27.1 ms a text"
+    known = Price(3, 3 * 2**20, 0.0271, apart.request)
+    assert str(known) == "3 models, 3 MiB, 27.1 ms a text and a pair"
+
+
+def test_a_request_has_a_text_of_each_form_from_all_tasks_alike() -> None:
+    a, b, c = ([(f"{name}{i}",) for i in range(30)] for name in "abc")
+    pairs = [(f"p{i}", "q") for i in range(50)]
+    assert requests_of([a, b])[:3] == [(("a0",),), (("b0",),), (("a1",),)]
+    assert requests_of([pairs])[1] == (("p1", "q"),)
+    both = requests_of([a, pairs, b, c])
+    assert both[4] == (("b1",), ("p4", "q"))
+    assert len(both) == 40

@@ -30,6 +30,14 @@ def graft(
             "--texts", metavar="[TASK=]FILE", help="Texts for tasks without rows (repeatable)."
         ),
     ] = None,
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--held-out",
+            metavar="TASK=FILE",
+            help="Texts to judge by; else a tenth of --texts (repeatable).",
+        ),
+    ] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="What a task may lose of its score.")] = (
         0.01
     ),
@@ -49,10 +57,12 @@ def graft(
 
     display = Announcing(for_terminal())
     settle_threads(threads, announce=display.announce)
-    files = dict(_named(text) for text in texts or ())
+    files = dict(_named("--texts", text) for text in texts or ())
+    judged = dict(_named("--held-out", text) for text in held_out or ())
     done = make(
-        models, out, texts=files, tolerance=tolerance, budget=budget, encoder=encoder,
-        overrides=overrides or (), display=display, say=lambda text: print(shown(text)),
+        models, out, texts=files, held_out=judged, tolerance=tolerance, budget=budget,
+        encoder=encoder, overrides=overrides or (), display=display,
+        say=lambda text: print(shown(text)),
     )  # fmt: skip
     print(shown(done.sentence()))
     print(shown(f"Next: bough predict {done.chosen.run} FILE   or   bough serve {done.chosen.run}"))
@@ -60,11 +70,13 @@ def graft(
         raise typer.Exit(1)
 
 
-def _named(text: str) -> tuple[str, str]:
-    """A task and its file; a file alone is for all."""
+def _named(option: str, text: str) -> tuple[str, str]:
+    """A task and its file; a file of texts alone is for all."""
     task, sign, file = text.partition("=")
-    if sign and not file:
-        raise UserError(f"--texts {text}: expected TASK=FILE, or FILE for every task without rows")
+    for_all = option == "--texts"
+    if not (task and file if sign else for_all):
+        more = ", or FILE for every task without rows" if for_all else ""
+        raise UserError(f"{option} {text}: expected TASK=FILE{more}")
     return (task, file) if sign else ("", text)
 
 

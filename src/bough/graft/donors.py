@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -63,10 +63,13 @@ class Donor:
         return matched(self.name, self.task, self.teacher, said)
 
 
-def donors(models: Sequence[str], texts: Mapping[str, str], folder: Path) -> list[Donor]:
-    """All tasks of these models; `texts` has files by task, or under "" for the tasks without;
-    rows that are made are written into `folder`."""
+def donors(
+    models: Sequence[str], texts: Mapping[str, str], held_out: Mapping[str, str], folder: Path
+) -> list[Donor]:
+    """All tasks of these models; `texts` has files by task, or under "" for the tasks without, and
+    `held_out` those to judge by; rows that are made are written into `folder`."""
     found: list[Donor] = []
+    given: list[str] = []
     for source in models:
         inside = teacher_folder(source)
         foreign = is_classifier(inside)
@@ -84,8 +87,15 @@ def donors(models: Sequence[str], texts: Mapping[str, str], folder: Path) -> lis
                     f"--texts {name}=FILE"
                 )
             else:
-                donor = _with_texts(name, theirs, source, model, inside, file, folder)
+                given.append(name)
+                judged = held_out.get(name)
+                donor = _with_texts(name, theirs, source, model, inside, file, judged, folder)
             found.append(donor)
+    if unknown := [name for name in held_out if name not in given]:
+        raise UserError(
+            f"rows are held out for {unknown[0]!r}, which is none of the tasks that are given "
+            f"texts: {listed(given)}"
+        )
     return found
 
 
@@ -119,40 +129,72 @@ def _of_run(name: str, theirs: str, source: str, run: Run, model: Model | None) 
 
 
 def _with_texts(
-    name: str, theirs: str, source: str, model: Model | None, inside: Path, file: str, folder: Path
+    name: str,
+    theirs: str,
+    source: str,
+    model: Model | None,
+    inside: Path,
+    file: str,
+    judged: str | None,
+    folder: Path,
 ) -> Donor:
-    """A donor without rows: the file's, a part of them set aside to judge by."""
+    """A donor without rows: those of a file, judged by others or by a part of them."""
     columns = model.tasks[theirs].columns if model is not None else _text_columns(file)
     text: Any = columns[0] if len(columns) == 1 else tuple(columns)
-    table = open_table(file, Wanted((*columns, LABEL), "", False), Path.cwd(), f"texts of {name}")
-    labels: list[Any] = list(table.columns.get(LABEL, []))
+    rows = _rows(name, file, columns)
+    others = None if judged is None else _rows(name, judged, columns)
+    labelled = rows.labels is not None
+    if others is not None and labelled != (others.labels is not None):
+        has, has_not = (file, judged) if labelled else (judged, file)
+        raise UserError(f"{has_not}: has no column {LABEL!r}, which {has} has")
     if model is None:
-        values = [value for value in map(number, labels) if value is not None]
+        values = [value for value in map(number, rows.labels or ()) if value is not None]
         ends = (min(values), max(values)) if len(set(values)) > 1 else None
         asking = Task(kind="regress", text=text, range=ends)
         model, theirs = open_classifier(inside, asking, None), NAME
     known = model.tasks[theirs]
-    for column in columns:
-        if column not in table.columns:
-            raise UserError(f"{file}: has no column {column!r} of task {name!r}")
-    rows = list(zip(*(map(str, table.columns[column]) for column in columns), strict=True))
     task = _taken(known, ANSWER, text=text)
-    labelled = bool(labels)
     if not labelled:
-        labels = _own_labels(known, answered(model, theirs, rows))
-        if task.scale is not None:  # which fits no texts yet where the model's range is not known
-            task = label_cells(task).found(name, labels, None)
-    numbers = list(range(len(rows)))
-    table_rows = Rows(list(rows), labels, [str(n) for n in numbers], file, numbers)
-    by_class = task.kind in ("classify", "ordinal")
-    learned, judged = split_off(table_rows, lambda label: label if by_class else 0)
+        rows = _labelled(rows, known, model, theirs)
+        others = None if others is None else _labelled(others, known, model, theirs)
+    assert rows.labels is not None
+    if not labelled and task.scale is not None:  # which fits no texts yet: its range is not known
+        task = label_cells(task).found(name, rows.labels, None)
+    if others is None:
+        by_class = task.kind in ("classify", "ordinal")
+        learned, kept = split_off(rows, lambda label: label if by_class else 0)
+        splits = {"train": (rows, learned), "dev": (rows, kept)}
+    else:
+        every = [list(range(len(each))) for each in (rows, others)]
+        splits = {"train": (rows, every[0]), "dev": (others, every[1])}
     files = {}
-    for split, chosen in (("train", learned), ("dev", judged)):
+    for split, (table, chosen) in splits.items():
+        cells = list(zip(table.texts, table.labels or (), strict=True))
+        lines = [
+            {**dict(zip(columns, texts, strict=True)), LABEL: label}
+            for texts, label in (cells[row] for row in chosen)
+        ]
         files[split] = str((folder / f"{name}-{split}.jsonl").absolute())
-        lines = [{**dict(zip(columns, rows[i], strict=True)), LABEL: labels[i]} for i in chosen]
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(files[split]), "".join(f"{json.dumps(line)}\n" for line in lines))
     return Donor(name, source, model, theirs, task.model_copy(update=files), labelled)
+
+
+def _rows(name: str, file: str, columns: Sequence[str]) -> Rows:
+    """The texts of a file, with what it has of labels."""
+    table = open_table(file, Wanted((*columns, LABEL), "", False), Path.cwd(), f"texts of {name}")
+    for column in columns:
+        if column not in table.columns:
+            raise UserError(f"{file}: has no column {column!r} of task {name!r}")
+    texts = list(zip(*(map(str, table.columns[column]) for column in columns), strict=True))
+    labels = list(table.columns[LABEL]) if LABEL in table.columns else None
+    numbers = list(range(len(texts)))
+    return Rows(texts, labels, [str(n) for n in numbers], file, numbers)
+
+
+def _labelled(rows: Rows, task: Task, model: Model, theirs: str) -> Rows:
+    """With the model's own answers as labels."""
+    return replace(rows, labels=_own_labels(task, answered(model, theirs, rows.texts)))
 
 
 def _own_labels(task: Task, soft: Tensor) -> list[Any]:

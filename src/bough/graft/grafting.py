@@ -19,7 +19,7 @@ from bough.errors import UserError
 from bough.files import write_atomically
 from bough.formatting import and_then
 from bough.graft.donors import Donor, donors, encoder_of
-from bough.graft.judgement import ASKED, Change, Price, changes, price
+from bough.graft.judgement import Change, Price, Request, changes, price, requests_of
 from bough.inference.load import load
 from bough.model import pretrained
 from bough.recipe.recipe import MINILM, Recipe
@@ -81,6 +81,7 @@ def graft(
     out: str | Path,
     *,
     texts: Mapping[str, str] | None = None,
+    held_out: Mapping[str, str] | None = None,
     tolerance: float = 0.01,
     budget: float | None = None,
     encoder: str | None = None,
@@ -94,6 +95,7 @@ def graft(
         models: Runs, model folders, or folders of sequence classifiers of transformers.
         out: The folder for all of it.
         texts: Files of texts by task, or under "" for every task without rows of its own.
+        held_out: Files of texts to judge by, by task, instead of a part of its `texts`.
         tolerance: What a task may lose of its score.
         budget: Minutes of training for all plans together.
         encoder: The trunk to start from; else that of the first run, or minilm.
@@ -102,7 +104,7 @@ def graft(
     folder = Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder}: other files are in it; choose another place for the graft")
-    found = donors(models, texts or {}, folder / "rows")
+    found = donors(models, texts or {}, held_out or {}, folder / "rows")
     if len(found) < 2:
         raise UserError(f"{models[0]}: has one task; a graft makes one model of several")
     trunk = encoder or encoder_of(found) or MINILM
@@ -119,17 +121,13 @@ def graft(
     began = time.monotonic()
     for number, plan in enumerate(_plans(layers)):
         plan = _grouped(plan, found, tries, tolerance)
-        changed: dict[str, Any] = {"plan": plan}
+        student = recipe.model_copy(update={"plan": plan})
         if budget is not None:
             left = budget - (time.monotonic() - began) / 60
             if left <= 0:
                 break
-            share = left / (len(_plans(layers)) - number)
-            length = {"minutes": share, "epochs": None, "steps": None}
-            changed["training"] = recipe.training.model_copy(update=length)
-        run = train(
-            recipe.model_copy(update=changed), folder / f"try-{number + 1}", display=display
-        )
+            student = _within(student, left / (len(_plans(layers)) - number))
+        run = train(student, folder / f"try-{number + 1}", display=display)
         tries.append(_judged(plan, run, found, asked))
         say(f"{plan}: {'; '.join(map(str, tries[-1].changes))}")
         if not tries[-1].lost(tolerance):
@@ -150,11 +148,14 @@ def _recipe(found: Sequence[Donor], encoder: str) -> dict[str, Any]:
     return {"encoder": encoder, "tasks": tasks, "training": training}
 
 
-def _asked(recipe: Recipe) -> list[tuple[str, ...]]:
-    """Texts by which time is measured, of all tasks alike."""
+def _asked(recipe: Recipe) -> list[Request]:
     data = Data.gather(recipe, ["dev"])
-    each = max(1, ASKED // len(recipe.tasks))
-    return [text for name in recipe.tasks for text in data.rows[name]["dev"].texts[:each]]
+    return requests_of([data.rows[name]["dev"].texts for name in recipe.tasks])
+
+
+def _within(recipe: Recipe, minutes: float) -> Recipe:
+    length = {"minutes": minutes, "epochs": None, "steps": None}
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=length)})
 
 
 def _plans(layers: int) -> list[str]:
@@ -172,7 +173,7 @@ def _grouped(plan: str, found: Sequence[Donor], tries: Sequence[Try], tolerance:
     return f"{plan}/{'+'.join(together)}" if 1 < len(together) < len(found) else plan
 
 
-def _judged(plan: str, run: Run, found: Sequence[Donor], asked: list[tuple[str, ...]]) -> Try:
+def _judged(plan: str, run: Run, found: Sequence[Donor], asked: list[Request]) -> Try:
     cost = price([load(run)], asked)
     return Try(plan, str(run.folder), tuple(changes(found, run)), cost)
 
@@ -183,7 +184,7 @@ def _ended(
     tries: Sequence[Try],
     before: Price,
     tolerance: float,
-    asked: list[tuple[str, ...]],
+    asked: list[Request],
 ) -> Graft:
     if not tries:
         raise UserError("the budget was over before a student was trained; give it more minutes")

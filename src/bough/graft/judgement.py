@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from statistics import median
 
 from bough.data.dataset import Data
@@ -18,7 +19,9 @@ from bough.scoring import statistics
 from bough.scoring.pseudo_values import pseudo_values
 from bough.training.teachers.soft_answers import decided
 
-ASKED = 40  # texts of each form by which time is measured
+ASKED = 40  # requests by which time is measured
+
+Request = tuple[tuple[str, ...], ...]  # the texts of one
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,12 @@ class Price:
 
     models: int
     bytes: int  # of weights
-    seconds: float  # for all answers to a text
+    seconds: float  # for all answers to a request
+    request: str  # what is asked about: a text, a pair, or one of each
 
     def __str__(self) -> str:
         called = "1 model" if self.models == 1 else f"{self.models} models"
-        return f"{called}, {size(self.bytes)}, {seconds(self.seconds)} a text"
+        return f"{called}, {size(self.bytes)}, {seconds(self.seconds)} {self.request}"
 
 
 def changes(found: Sequence[Donor], run: Run) -> list[Change]:
@@ -79,17 +83,26 @@ def changes(found: Sequence[Donor], run: Run) -> list[Change]:
     return out
 
 
-def price(models: Sequence[Model], texts: Sequence[tuple[str, ...]]) -> Price:
-    """Bytes, and the time in which all of them have answered a text, one after the other."""
+def price(models: Sequence[Model], requests: Sequence[Request]) -> Price:
+    """Bytes, and the time in which all of them have answered a request, one after the other.
+
+    A request has a text of each form that the tasks read: a model that answers a text and a pair is
+    asked about both at once, in one pass.
+    """
     weights = sum(4 * sum(p.numel() for p in model.network.parameters()) for model in models)
     taken = []
-    for words in texts:
-        text, pair = text_of(words), len(words) == 2
-        able = [m for m in models if any(t.paired == pair for t in m.tasks.values())]
-        for model in able[:1]:  # memory and threads warm up
-            model.predict(text)
+    for request in (requests[0], *requests):  # the first warms memory and threads up
         began = time.perf_counter()
-        for model in able:
-            model.predict(text)
+        for model in models:
+            forms = {task.paired for task in model.tasks.values()}
+            model.predict([text_of(words) for words in request if (len(words) == 2) in forms])
         taken.append(time.perf_counter() - began)
-    return Price(len(models), weights, median(taken))
+    called = " and ".join("a pair" if len(words) == 2 else "a text" for words in requests[0])
+    return Price(len(models), weights, median(taken[1:]), called)
+
+
+def requests_of(texts: Sequence[Sequence[tuple[str, ...]]]) -> list[Request]:
+    """From the texts of each task, of all tasks alike: a text and a pair, or what they read."""
+    forms = [[of_task for of_task in texts if len(of_task[0]) == parts] for parts in (1, 2)]
+    alike = [chain.from_iterable(zip(*of_form, strict=False)) for of_form in forms if of_form]
+    return list(islice(zip(*alike, strict=False), ASKED))
