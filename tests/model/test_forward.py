@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from bough.data.packing import Pack
-from bough.model import attention
+from bough.model import attention, forward
 from bough.model.dropout import DropoutGenerator
 from bough.model.forward import PackedForward
 from bough.model.network import Network
@@ -81,6 +81,27 @@ def test_layouts_are_made_once_for_all_layers() -> None:
     model(tiny.pack([3, 9, 4, 4]), all_sequences(model, 4))
     assert len(layouts) == 5
     assert all(layout is layouts[0] for layout in layouts)
+
+
+def test_rows_are_gathered_where_tasks_part_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Groups that stay as they are go from row to row, and to the readings, without a copy."""
+    gathered: list[int] = []
+    kept = forward.gather_rows
+
+    def gather(starts: Sequence[int], lengths: Sequence[int]) -> Tensor:
+        gathered.append(sum(lengths))
+        return kept(starts, lengths)
+
+    monkeypatch.setattr(forward, "gather_rows", gather)
+    model = tiny.network("split@3", TASKS, tiny.encoder(layers=6))
+    lengths = [3, 9, 4]
+    pack = tiny.pack(lengths)
+    asked = {task: torch.tensor([[i]]) for i, task in enumerate(TASKS)}
+    model(pack, asked)
+    assert gathered[:4] == [16, 3, 4, 9]  # as they come in, and where they are split, sorted
+    assert max(gathered[4:], default=0) <= len(lengths)  # what was read: a row of each text
 
 
 # --- mixtures -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -371,6 +372,7 @@ def attend_padded(
 
 def gather_rows(starts: Sequence[int], lengths: Sequence[int]) -> Tensor:
     """The row numbers of texts that start at `starts`, in the order given."""
-    sizes = torch.tensor(lengths, dtype=torch.long)
-    shift = torch.tensor(starts, dtype=torch.long) - (sizes.cumsum(0) - sizes)
-    return torch.arange(int(sizes.sum())) + shift.repeat_interleave(sizes)
+    sizes = np.array(lengths, np.int64)
+    ends = sizes.cumsum()
+    shift = np.array(starts, np.int64) - ends + sizes
+    return torch.from_numpy(np.arange(sizes.sum()) + shift.repeat(sizes))

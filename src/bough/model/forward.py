@@ -147,21 +147,22 @@ class PackedForward:
         groups = self.groups
         rows = groups[0].rows if len(groups) == 1 else torch.cat([g.rows for g in groups])
         fill = self.filled and row <= self.routing.plan.layers
-        return {key: _ordered(rows, part, fill) for key, part in members.items()}
+        return dict(zip(members, _ordered(rows, [*members.values()], fill), strict=True))
 
     def _together(self, row: int) -> dict[RowUse, Group] | None:
-        """All streams as they lie, where one cell has them all, in an order that they have."""
-        if len(self.groups) > 1:
+        """All streams as they lie, where each group goes to a cell of its own whole, in an order
+        that it has."""
+        if row == self.first and (len(self.groups) > 1 or len(self.groups[0].streams) > 1):
             return None
-        (group,) = self.groups
-        if row == self.first and len(group.streams) > 1:
-            return None
-        different = {stream.task_uses for stream in group.streams}
-        uses = {self.paths[task_use][row] for uses in different for task_use in uses}
-        if len(uses) > 1:
-            return None
-        (use,) = uses
-        return {RowUse(use.cell, use.grad): group}
+        whole: dict[RowUse, Group] = {}
+        for group in self.groups:
+            different = {stream.task_uses for stream in group.streams}
+            uses = {self.paths[task_use][row] for uses in different for task_use in uses}
+            if len(uses) > 1:
+                return None
+            (use,) = uses
+            whole[RowUse(use.cell, use.grad)] = group
+        return whole if len(whole) == len(self.groups) else None
 
     def _make_kernels(self) -> None:
         """Those of the numbers of rows that the layers are going to have, in all groups."""
@@ -253,6 +254,8 @@ class PackedForward:
         the layers can do that; how many."""
         if torch.is_grad_enabled() or self.groups[0].rows.device.type != "cpu":
             return 0
+        if len(self.groups) > 1:
+            return 0
         layers: list[LayerModule] = []
         for above in range(row, min(end, self.routing.plan.layers + 1)):
             uses = self._together(above)
@@ -318,22 +321,28 @@ def _group(start: int, states: CachedStates) -> Group:
     return Group(streams, states.rows)
 
 
-def _ordered(rows: Tensor, members: list[tuple[RowUse, int, Stream]], fill: bool) -> Group:
-    """The members' rows of all, equal adapters and equal lengths side by side; to `fill` them up, a
+def _ordered(
+    rows: Tensor, parts: Sequence[list[tuple[RowUse, int, Stream]]], fill: bool
+) -> list[Group]:
+    """The parts' rows of all, equal adapters and equal lengths side by side; to `fill` a part up, a
     row again and again, for nobody."""
-    members = sorted(members, key=lambda m: (m[0].adapters, m[2].origin, m[2].length))
-    starts = [start for _, start, _ in members]
-    streams = tuple(stream for _, _, stream in members)
-    lengths = [stream.length for stream in streams]
-    more = row_kernels.filled(sum(lengths)) - sum(lengths) if fill else 0
-    if more:
-        streams += (Stream(-1, more, (), streams[-1].origin),)
-        index = F.pad(gather_rows(starts, lengths), (0, more))
-        return Group(streams, rows[index.to(rows.device)])
-    ends = [start + length for start, length in zip(starts, lengths, strict=True)]
-    if starts == [0, *ends[:-1]] and ends[-1] == rows.shape[0]:
-        return Group(streams, rows)
-    return Group(streams, rows[gather_rows(starts, lengths).to(rows.device)])
+    streams_of, indices = [], []
+    for members in parts:
+        members = sorted(members, key=lambda m: (m[0].adapters, m[2].origin, m[2].length))
+        starts = [start for _, start, _ in members]
+        streams = tuple(stream for _, _, stream in members)
+        lengths = [stream.length for stream in streams]
+        index = gather_rows(starts, lengths)
+        if more := row_kernels.filled(len(index)) - len(index) if fill else 0:
+            streams += (Stream(-1, more, (), streams[-1].origin),)
+            index = F.pad(index, (0, more))
+        streams_of.append(streams)
+        indices.append(index)
+    whole = torch.cat(indices)
+    if not torch.equal(whole, torch.arange(len(rows))):  # else they lie so already
+        rows = rows[whole.to(rows.device)]  # once for all parts: so is what comes back
+    cut = rows.split([len(index) for index in indices])
+    return [Group(streams, part) for streams, part in zip(streams_of, cut, strict=True)]
 
 
 def _read_out(streams: Sequence[Stream]) -> tuple[Stream, ...]:

@@ -352,7 +352,8 @@ static int one_layer(const EncoderLayer *layer, float *to, const float *h, const
   int done = 1;
 #pragma omp parallel for schedule(dynamic) reduction(&& : done) num_threads(batch->threads) \
     if (parts > 1 && batch->threads > 1)
-  for (int64_t p = 0; p < parts; p++) {
+  for (int64_t n = 0; n < parts; n++) {
+    int64_t p = parts - 1 - n; /* the longest texts come last, and nobody shall wait for them */
     int64_t text = starts[2 * p], first = starts[2 * p + 1];
     done = some_texts(layer, to + (batch->first_only ? text : first) * layer->width,
                       h + first * layer->width, batch, text, starts[2 * p + 2]) && done;
