@@ -34,6 +34,7 @@ def together(count: int, folder: Path, work: str) -> None:
 
 def main(count: int, rank: int, folder: Path, work: str) -> None:
     import torch
+    import torch.distributed.nn  # before there is a group, as in `bough.distributed`
     from torch import distributed
     from torch.distributed import FileStore  # type: ignore[attr-defined]
 

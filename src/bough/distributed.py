@@ -221,6 +221,10 @@ def _launched() -> bool:
 
 def _join() -> None:
     import torch
+
+    # Before there is a group: defaults of its functions would keep the group beyond its end, and
+    # its threads would let go of their tensors while the interpreter ends, which aborts it.
+    import torch.distributed.nn
     from torch import distributed
 
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bough.model.dropout import drop, scale, threshold
+from bough.model.dropout import _words, drop, scale, threshold
+from bough.native import kernels
 from tests import tiny
 
 
@@ -62,3 +63,26 @@ def test_no_generator_no_dropout() -> None:
 @pytest.mark.parametrize("size", [(0, 3), (1,), (7,), (8,), (3, 5, 7)])
 def test_masks_of_any_size(size: tuple[int, ...]) -> None:
     assert tiny.dropout().keep(size, 0.5).shape == size
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 511, 512, 513, 5000])
+def test_the_same_elements_are_dropped_without_the_kernel(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_kernel = tiny.dropout(7).keep((count,), 0.3)
+    monkeypatch.setattr(kernels, "present", lambda: False)
+    assert torch.equal(tiny.dropout(7).keep((count,), 0.3), with_kernel)
+
+
+def test_calls_are_independent_of_each_other() -> None:
+    dropout = tiny.dropout(3)
+    one, two = dropout.keep((400, 500), 0.5), dropout.keep((400, 500), 0.5)
+    assert (one == two).float().mean().item() == pytest.approx(0.5, abs=0.01)
+    assert (one[:, 1:] == two[:, :-1]).float().mean().item() == pytest.approx(0.5, abs=0.01)
+
+
+def test_words_are_those_of_splitmix64() -> None:
+    """The first ones of seed 1234567, as its authors' program prints them."""
+    words = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    made = [word % 2**64 for word in _words(torch.tensor(1234567), 4).tolist()]
+    assert made == words

@@ -182,3 +182,25 @@ int column_sums(const void *x, int64_t rows, int64_t width, int64_t bf16, float 
   free(parts);
   return 0;
 }
+
+/* `count` bytes, 1 where an element stays: where the byte is not below `least` that it has in the
+   words which splitmix64 (https://doi.org/10.1145/2714064.2660195) makes of the seed. Every word
+   depends on its number alone, so nothing hangs on the number of threads. */
+int keep_mask(uint64_t seed, int64_t count, int64_t least, uint8_t *keep) {
+  enum { WORDS = 64, BYTES = 8 * WORDS };
+#pragma omp parallel for schedule(static)
+  for (int64_t from = 0; from < count; from += BYTES) {
+    uint64_t words[WORDS];
+    for (int64_t i = 0; i < WORDS; i++) {
+      uint64_t z = seed + (uint64_t)(from / 8 + i + 1) * 0x9e3779b97f4a7c15u;
+      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+      z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+      words[i] = z ^ (z >> 31);
+    }
+    const uint8_t *bytes = (const uint8_t *)words;
+    int64_t own = count - from < BYTES ? count - from : BYTES;
+    uint8_t below = (uint8_t)least;
+    for (int64_t i = 0; i < own; i++) keep[from + i] = bytes[i] >= below;
+  }
+  return 0;
+}

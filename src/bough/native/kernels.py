@@ -7,7 +7,7 @@ of gradients: `bough.model` gives each its backward.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_float, c_int64, c_void_p
+from ctypes import c_float, c_int64, c_uint64, c_void_p
 from typing import NamedTuple
 
 import torch
@@ -24,9 +24,13 @@ def available(*rows: Tensor) -> bool:
     return (
         all(x.device.type == "cpu" and x.dtype == rows[0].dtype for x in rows)
         and rows[0].dtype in _KINDS
-        and not torch.compiler.is_exporting()
-        and library() is not None
+        and present()
     )
+
+
+def present() -> bool:
+    """Whether there are kernels at all."""
+    return not torch.compiler.is_exporting() and library() is not None
 
 
 class _Attention(ctypes.Structure):
@@ -184,6 +188,13 @@ def column_sums(x: Tensor) -> Tensor:
     """Each column's sum, in fp32."""
     out = torch.empty(x.shape[1])
     _call("column_sums", x, c_int64(len(x)), c_int64(x.shape[1]), _narrow(x), out)
+    return out
+
+
+def keep_mask(seed: int, count: int, least: int) -> Tensor:
+    """True where an element stays: where its byte of chance is not below `least`."""
+    out = torch.empty(count, dtype=torch.bool)
+    _call("keep_mask", c_uint64(seed), c_int64(count), c_int64(least), out)
     return out
 
 
