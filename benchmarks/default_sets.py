@@ -59,14 +59,14 @@ SETS = {
 }
 
 
-def rows_of(name: str) -> tuple[list[Row], list[Row]]:
+def rows_of(name: str, most: int = MOST_TEST) -> tuple[list[Row], list[Row]]:
     """Rows to learn from and to be judged by; without a test file a third is for the latter."""
     known = SETS[name]
     train = _read(known, known.train)
     if known.test:
-        return train, _drawn(_read(known, known.test), MOST_TEST, 0)
+        return train, _drawn(_read(known, known.test), most, 0)
     order = np.random.default_rng(0).permutation(len(train))
-    cut = min(len(train) // 3, MOST_TEST)
+    cut = min(len(train) // 3, most)
     return [train[i] for i in order[cut:]], [train[i] for i in order[:cut]]
 
 

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from bough import demo
+from bough.model.families.weight_names import expected
 from bough.model.network import FRESH
-from bough.model.weight_names import expected
 from bough.plan.encoder_shape import Shape
 from tests import tiny
 

@@ -9,8 +9,8 @@ import torch
 import transformers
 from torch import nn
 
+from bough.model.families.weight_names import expected
 from bough.model.pretrained import Encoder
-from bough.model.weight_names import expected
 from tests import tiny
 
 SIZES = {

@@ -14,7 +14,7 @@ from bough.export.transformers_export import write_transformers
 from bough.inference.model import Text
 from bough.inference.torch_model import MultiTaskModel
 from bough.model import pretrained
-from bough.model.weight_names import CLASSIFIERS
+from bough.model.families.weight_names import CLASSIFIERS
 from bough.plan.encoder_shape import FAMILIES
 from tests import tiny
 from tests.exports import CLOSE, TASKS, model_of

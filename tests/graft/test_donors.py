@@ -64,8 +64,28 @@ def test_rows_to_judge_by_may_be_given(tmp_path: Path) -> None:
     assert Path(str(donor.task.train)).read_text() == Path(str(donor.task.dev)).read_text()
     with pytest.raises(UserError, match=r"plain.jsonl: has no column 'label', which .*a.jsonl has"):
         donors([folder], {"mood": str(file)}, unlabelled, tmp_path / "rows")
-    with pytest.raises(UserError, match=r"held out for 'mod', .* given texts: mood"):
-        donors([folder], {"mood": str(file)}, {"mod": str(few)}, tmp_path / "rows")
+    fresh = tmp_path / "nothing is written before all is right"
+    with pytest.raises(UserError, match=r"judge by are given for 'mod', .* have them: mood"):
+        donors([folder], {"mood": str(file)}, {"mod": str(few)}, fresh)
+    with pytest.raises(UserError, match=r"texts are given for 'mod', .* have them: mood"):
+        donors([folder], {"mood": str(file), "mod": str(file)}, {}, fresh)
+    second = str(classifier("bert", tmp_path / "other", numbers=False))
+    given = {"": str(file)}
+    with pytest.raises(UserError, match="has no column 'label'"):
+        donors([folder, second], given, {"mood": str(few), "other": str(plain)}, fresh)
+    assert not fresh.exists()
+
+
+def test_numbers_to_judge_by_may_lie_beyond_those_to_learn_from(tmp_path: Path) -> None:
+    folder = str(classifier("bert", tmp_path / "like", numbers=True))
+    files = {}
+    for split, numbers in {"learn": (0.2, 4.8, 3), "judge": (0, 5)}.items():
+        files[split] = tmp_path / f"{split}.jsonl"
+        lines = [{"words": t, "label": n} for t, n in zip(sentences(3), numbers, strict=False)]
+        files[split].write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = ({"like": str(files["learn"])}, {"like": str(files["judge"])})
+    (donor,) = donors([folder], *given, tmp_path / "rows")
+    assert donor.task.range == (0, 5)
 
 
 def test_what_has_no_rows_is_given_texts(tmp_path: Path) -> None:

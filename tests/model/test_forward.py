@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from bough.data.packing import Pack
-from bough.model import attention, forward
+from bough.model import attention, copied_rows, forward
 from bough.model.dropout import DropoutGenerator
 from bough.model.forward import PackedForward
 from bough.model.network import Network
@@ -83,25 +83,27 @@ def test_layouts_are_made_once_for_all_layers() -> None:
     assert all(layout is layouts[0] for layout in layouts)
 
 
-def test_rows_are_gathered_where_tasks_part_and_nowhere_else(
+def test_rows_are_copied_where_tasks_part_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Groups that stay as they are go from row to row, and to the readings, without a copy."""
-    gathered: list[int] = []
-    kept = forward.gather_rows
+    made: list[int] = []
 
-    def gather(starts: Sequence[int], lengths: Sequence[int]) -> Tensor:
-        gathered.append(sum(lengths))
-        return kept(starts, lengths)
+    def copied(rows: Tensor, index: Tensor) -> Tensor:
+        made.append(len(index))
+        return copied_rows.copied(rows, index)
 
-    monkeypatch.setattr(forward, "gather_rows", gather)
+    monkeypatch.setattr(forward, "copied", copied)
     model = tiny.network("split@3", TASKS, tiny.encoder(layers=6))
-    lengths = [3, 9, 4]
-    pack = tiny.pack(lengths)
-    asked = {task: torch.tensor([[i]]) for i, task in enumerate(TASKS)}
-    model(pack, asked)
-    assert gathered[:4] == [16, 3, 4, 9]  # as they come in, and where they are split, sorted
-    assert max(gathered[4:], default=0) <= len(lengths)  # what was read: a row of each text
+    pack = tiny.pack([3, 9, 4])
+    model(pack, {task: torch.tensor([[i]]) for i, task in enumerate(TASKS)})
+    read = len(TASKS)  # a row of each text
+    assert [n for n in made if n > read] == [16]  # where they are split, they lie so
+    made.clear()
+    model(tiny.pack([3, 4, 9]), {task: torch.tensor([[i]]) for i, task in enumerate(TASKS)})
+    assert not [n for n in made if n > read]
+    model(pack, {task: torch.tensor([[0], [1], [2]]) for task in TASKS})
+    assert [n for n in made if n > 3 * read] == [16, 48]
 
 
 # --- mixtures -------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from bough.data.packing import Pack
 from bough.data.tokens import tokenise
 from bough.model import pretrained
 from bough.model.attention import Layout
+from bough.model.families.weight_names import expected
 from bough.model.pretrained import Encoder
 from bough.model.transformer import Embeddings, Layer, mean_of_texts
-from bough.model.weight_names import expected
 from bough.plan.encoder_shape import FAMILIES, Shape
 from tests import tiny
 from tests.reference import MODELS, keep, reference

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from bough.files import write_atomically
 from bough.model import pretrained
 from bough.model.encoder_files import read_tensors
-from bough.model.weight_names import expected
+from bough.model.families.weight_names import expected
 from bough.plan.plan import Cell
 from bough.pretraining.encoder_folder import weights
 from bough.pretraining.masked_lm import HEAD, MaskedLM, read_head, written_head

@@ -14,7 +14,7 @@ from bough.data.tokens import Sequences
 from bough.recipe.tasks import Task
 from bough.scoring import selection
 from bough.scoring.metrics import Predictions, aggregates
-from bough.scoring.selection import FEW_ROWS, explained, selected
+from bough.scoring.selection import FEW_ROWS, likelihood, selected
 
 THREE = Task(kind="classify", text="a", labels=("x", "y", "z"))
 NUMBER = Task(kind="regress", text=("a", "b"), range=(0, 5))
@@ -43,16 +43,12 @@ def drawn(rows: int, sure: float, seed: int) -> tuple[np.ndarray[Any, Any], np.n
     return shares, truth
 
 
-def test_explained() -> None:
+def test_likelihood() -> None:
     shares, truth = drawn(5000, 1.0, 0)
-    frequencies = np.bincount(truth) / len(truth)
-    unknown = log_loss(truth, np.tile(frequencies, (len(truth), 1)))
     # These are calibrated as they are: the temperature is 1, more or less.
-    assert explained(shares, truth) == pytest.approx(
-        1 - log_loss(truth, shares) / unknown, abs=0.01
-    )
-    assert explained(np.tile(frequencies, (len(truth), 1)), truth) == pytest.approx(0, abs=1e-6)
-    assert explained(np.eye(3)[truth], truth) == pytest.approx(1, abs=1e-3)
+    assert likelihood(shares, truth) == pytest.approx(np.exp(-log_loss(truth, shares)), abs=0.01)
+    assert likelihood(np.full((9, 3), 1 / 3), np.arange(9) % 3) == pytest.approx(1 / 3)
+    assert likelihood(np.eye(3)[truth], truth) == pytest.approx(1, abs=1e-3)
 
 
 def test_a_model_that_is_too_sure_is_not_blamed_for_it() -> None:
@@ -60,12 +56,33 @@ def test_a_model_that_is_too_sure_is_not_blamed_for_it() -> None:
     shares, truth = drawn(5000, 1.0, 1)
     sharp = shares**6 / (shares**6).sum(1, keepdims=True)
     assert log_loss(truth, sharp) > 2 * log_loss(truth, shares)
-    assert explained(sharp, truth) == pytest.approx(explained(shares, truth), abs=1e-3)
+    assert likelihood(sharp, truth) == pytest.approx(likelihood(shares, truth), abs=1e-3)
 
 
-def test_one_class_alone() -> None:
-    shares = np.full((4, 3), 1 / 3)
-    assert np.isfinite(explained(shares, np.zeros(4, int)))
+def test_no_task_outweighs_the_others() -> None:
+    """Twelve dev rows of one class, found a little less likely, beside numbers told much better."""
+    found = []
+    for sure, pearson in ((0.98, 0.4), (0.975, 0.9)):
+        few = judged(np.tile([sure, (1 - sure) / 2, (1 - sure) / 2], (12, 1)), np.zeros(12, int))
+        few["scores"]["tasks"]["sts"] = {"metric": "pearson", "pearson": pearson}
+        few["examples"]["sts"] = few["examples"]["sst"]
+        few["answers"]["sts"] = Predictions(np.zeros(12), None, None)
+        found.append(selection.value("auto", {"sst": THREE, "sts": NUMBER}, **few))
+    worse, better = found
+    assert worse is not None
+    assert better is not None
+    assert 0 <= worse < better <= 1
+
+
+def test_a_metric_that_was_named_and_weights_of_classes_decide() -> None:
+    few = judged(*drawn(50, 1.0, 4))
+    few["scores"]["tasks"]["sst"] |= {"f1": 0.25, "metric": "f1"}
+    named = THREE.model_copy(update={"metric": "f1"})
+    assert selection.value("auto", {"sst": named}, **few) == 0.25
+    weighted = THREE.model_copy(update={"class_weights": "balanced"})
+    accuracy = few["scores"]["tasks"]["sst"]["accuracy"]
+    assert selection.value("auto", {"sst": weighted}, **few) == accuracy
+    assert not [*selection.said("auto", {"sst": named}, few["examples"])]
 
 
 def judged(shares: np.ndarray[Any, Any], truth: np.ndarray[Any, Any]) -> dict[str, Any]:
@@ -83,12 +100,14 @@ def test_few_rows_are_judged_by_likelihood_and_many_by_the_metric() -> None:
     few, many = (judged(*drawn(rows, 1.0, 2)) for rows in (FEW_ROWS - 1, FEW_ROWS))
     tasks = {"sst": THREE}
     assert selection.value("auto", tasks, **many) == many["scores"]["normalised"]
-    likely = explained(few["answers"]["sst"].probabilities, few["examples"]["sst"].targets.numpy())
+    likely = likelihood(few["answers"]["sst"].probabilities, few["examples"]["sst"].targets.numpy())
     assert selection.value("auto", tasks, **few) == pytest.approx(likely)
     assert selection.value("normalised", tasks, **few) == few["scores"]["normalised"]
     assert selection.value("last", tasks, **few) is None
     (sentence,) = selection.said("auto", tasks, few["examples"])
-    assert sentence.startswith("sst has 999 dev rows: the step that finds their labels likeliest")
+    assert sentence.startswith(
+        "sst is judged by 999 dev rows: the step that finds their labels likeliest"
+    )
     assert not [*selection.said("auto", tasks, many["examples"])]
     assert not [*selection.said("normalised", tasks, few["examples"])]
 

@@ -23,10 +23,10 @@ from bough.export.remote_code import Tensors, carried, code, merged, output_form
 from bough.files import write_atomically
 from bough.inference.load import load_torch
 from bough.inference.torch_model import MultiTaskModel
+from bough.model.families.weight_names import CLASSIFIERS, PREFIXES, their_tensors
 from bough.model.heads import Dense, Head
 from bough.model.network import Network
 from bough.model.transformer import Pooler
-from bough.model.weight_names import CLASSIFIERS, PREFIXES, their_tensors
 from bough.plan.encoder_shape import FAMILIES, Shape
 from bough.plan.plan import Cell, Step
 from bough.recipe.tasks import Task

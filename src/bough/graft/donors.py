@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from torch import Tensor
 
@@ -63,13 +63,54 @@ class Donor:
         return matched(self.name, self.task, self.teacher, said)
 
 
+class _Found(NamedTuple):
+    """A task of a model, before its rows are looked at."""
+
+    name: str
+    theirs: str
+    source: str
+    run: Run | None
+    model: Model | None  # none: a classifier of transformers, which is opened by its texts
+    inside: Path
+
+
 def donors(
     models: Sequence[str], texts: Mapping[str, str], held_out: Mapping[str, str], folder: Path
 ) -> list[Donor]:
     """All tasks of these models; `texts` has files by task, or under "" for the tasks without, and
     `held_out` those to judge by; rows that are made are written into `folder`."""
-    found: list[Donor] = []
-    given: list[str] = []
+    found = _found(models)
+    needing = [each.name for each in found if each.run is None or each.name in texts]
+    for option, given, fitting in (
+        ("texts", [name for name in texts if name], [each.name for each in found]),
+        ("rows to judge by", [*held_out], needing),
+    ):
+        if unknown := [name for name in given if name not in fitting]:
+            raise UserError(
+                f"{option} are given for {unknown[0]!r}, which is none of the tasks that can have "
+                f"them: {listed(fitting) or 'none'}"
+            )
+    made: dict[Path, str] = {}  # written once all is found to be right
+    out = []
+    for each in found:
+        if each.name not in needing:
+            out.append(_of_run(each))
+            continue
+        file = texts.get(each.name, texts.get(""))
+        if file is None:
+            raise UserError(
+                f"{each.source}: task {each.name!r} has no rows of its own; give texts for it with "
+                f"--texts {each.name}=FILE"
+            )
+        out.append(_with_texts(each, file, held_out.get(each.name), folder, made))
+    for path, content in made.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    return out
+
+
+def _found(models: Sequence[str]) -> list[_Found]:
+    found: list[_Found] = []
     for source in models:
         inside = teacher_folder(source)
         foreign = is_classifier(inside)
@@ -77,25 +118,8 @@ def donors(
         model = None if foreign else load(inside)
         stem = re.sub(r"[^A-Za-z0-9_-]", "-", Path(source).resolve().name)
         for theirs in [stem] if model is None else list(model.tasks):
-            name = _free(theirs, [donor.name for donor in found])
-            file = texts.get(name, texts.get(""))
-            if run is not None and name not in texts:
-                donor = _of_run(name, theirs, source, run, model)
-            elif file is None:
-                raise UserError(
-                    f"{source}: task {name!r} has no rows of its own; give texts for it with "
-                    f"--texts {name}=FILE"
-                )
-            else:
-                given.append(name)
-                judged = held_out.get(name)
-                donor = _with_texts(name, theirs, source, model, inside, file, judged, folder)
-            found.append(donor)
-    if unknown := [name for name in held_out if name not in given]:
-        raise UserError(
-            f"rows are held out for {unknown[0]!r}, which is none of the tasks that are given "
-            f"texts: {listed(given)}"
-        )
+            name = _free(theirs, [each.name for each in found])
+            found.append(_Found(name, theirs, source, run, model, inside))
     return found
 
 
@@ -112,7 +136,9 @@ def _taken(task: Task, keys: Sequence[str], **more: Any) -> Task:
     return Task(**{key: value for key, value in settings.items() if value is not None}, **more)
 
 
-def _of_run(name: str, theirs: str, source: str, run: Run, model: Model | None) -> Donor:
+def _of_run(found: _Found) -> Donor:
+    name, theirs, source, run, model, _ = found
+    assert run is not None
     assert model is not None
     recipe = run.recipe()
     told = recipe.tasks[theirs]
@@ -129,16 +155,10 @@ def _of_run(name: str, theirs: str, source: str, run: Run, model: Model | None) 
 
 
 def _with_texts(
-    name: str,
-    theirs: str,
-    source: str,
-    model: Model | None,
-    inside: Path,
-    file: str,
-    judged: str | None,
-    folder: Path,
+    found: _Found, file: str, judged: str | None, folder: Path, made: dict[Path, str]
 ) -> Donor:
     """A donor without rows: those of a file, judged by others or by a part of them."""
+    name, theirs, source, _, model, inside = found
     columns = model.tasks[theirs].columns if model is not None else _text_columns(file)
     text: Any = columns[0] if len(columns) == 1 else tuple(columns)
     rows = _rows(name, file, columns)
@@ -148,7 +168,8 @@ def _with_texts(
         has, has_not = (file, judged) if labelled else (judged, file)
         raise UserError(f"{has_not}: has no column {LABEL!r}, which {has} has")
     if model is None:
-        values = [value for value in map(number, rows.labels or ()) if value is not None]
+        told = [*(rows.labels or ()), *((others.labels or ()) if others is not None else ())]
+        values = [value for value in map(number, told) if value is not None]
         ends = (min(values), max(values)) if len(set(values)) > 1 else None
         asking = Task(kind="regress", text=text, range=ends)
         model, theirs = open_classifier(inside, asking, None), NAME
@@ -174,9 +195,9 @@ def _with_texts(
             {**dict(zip(columns, texts, strict=True)), LABEL: label}
             for texts, label in (cells[row] for row in chosen)
         ]
-        files[split] = str((folder / f"{name}-{split}.jsonl").absolute())
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(Path(files[split]), "".join(f"{json.dumps(line)}\n" for line in lines))
+        path = (folder / f"{name}-{split}.jsonl").absolute()
+        made[path] = "".join(f"{json.dumps(line)}\n" for line in lines)
+        files[split] = str(path)
     return Donor(name, source, model, theirs, task.model_copy(update=files), labelled)
 
 

@@ -144,7 +144,12 @@ def _recipe(found: Sequence[Donor], encoder: str) -> dict[str, Any]:
         settings["teacher"] = [teacher.model_dump(exclude_none=True)]
         tasks[donor.name] = {"kind": donor.task.kind, "text": donor.task.text, **settings}
     anneal = all(donor.labelled for donor in found)
-    training = {"select": "last", "distil": {"weight": 1.0, "anneal": anneal}}
+    # As `bough init` has it: no small task is gone through again for as long as a large one lasts.
+    training = {
+        "sampling": "sqrt",
+        "select": "last",
+        "distil": {"weight": 1.0, "anneal": anneal},
+    }
     return {"encoder": encoder, "tasks": tasks, "training": training}
 
 

@@ -17,6 +17,7 @@ from bough.runs.predictions import Answers
 from bough.runs.run_dir import Run
 from bough.scoring import statistics
 from bough.scoring.pseudo_values import pseudo_values
+from bough.scoring.statistics import Floats
 from bough.training.teachers.soft_answers import decided
 
 ASKED = 40  # requests by which time is measured
@@ -66,21 +67,26 @@ def changes(found: Sequence[Donor], run: Run) -> list[Change]:
     A donor that is a run was the best of its moments on them, which is against the student; among
     plans the first is taken that does well on them, which is for it.
     """
-    recipe = run.recipe()
-    data = Data.gather(recipe, ["dev"])
+    data = Data.gather(run.recipe(), ["dev"])
     out = []
     for donor in found:
-        ours = Answers.read(run, donor.name, "dev", recipe.tasks[donor.name].kind)
-        task = data.tasks[donor.name]
-        theirs = donor.answers(data.rows[donor.name]["dev"].texts)
-        shares = theirs.numpy() if task.labels else None
-        metric, classes = task.metric_name, len(task.labels or ())
-        before, base = pseudo_values(metric, decided(task, theirs), ours.truth, classes, shares)
-        _, mine = pseudo_values(metric, *ours.judged)
+        metric, before, base, mine = both(donor, run, data)
         apart = statistics.difference([mine[None]], [0], [base[None]], [0])
         agree = not donor.labelled
         out.append(Change(donor.name, metric, before, apart.value, apart.half(), agree))
     return out
+
+
+def both(donor: Donor, run: Run, data: Data) -> tuple[str, float, Floats, Floats]:
+    """The metric, the teacher's score, and how its score and the student's hang on each row."""
+    task = data.tasks[donor.name]
+    ours = Answers.read(run, donor.name, "dev", task.kind)
+    theirs = donor.answers(data.rows[donor.name]["dev"].texts)
+    shares = theirs.numpy() if task.labels else None
+    metric, classes = task.metric_name, len(task.labels or ())
+    score, base = pseudo_values(metric, decided(task, theirs), ours.truth, classes, shares)
+    _, mine = pseudo_values(metric, *ours.judged)
+    return metric, score, base, mine
 
 
 def price(models: Sequence[Model], requests: Sequence[Request]) -> Price:

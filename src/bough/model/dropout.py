@@ -1,9 +1,10 @@
 """Dropout whose chance comes from the run's own generator, and cheaply.
 
-torch's CPU dropout draws one number per element and takes as long as a matrix product. Here each
-call draws one number, the seed of splitmix64, whose words have eight bytes: a byte below
-`round(256 p)` drops its element, so the rate is a multiple of 1/256, and the scale is exact for
-that rate. With the kernel and without it, the same elements are dropped.
+torch's CPU dropout draws one number per element and takes as long as a matrix product. Here a byte
+below `round(256 p)` drops its element, so the rate is a multiple of 1/256, and the scale is exact
+for that rate. On a processor each call draws one number, the seed of splitmix64, whose words have
+eight bytes; with the kernel and without it, the same elements are dropped. An accelerator draws the
+words themselves.
 """
 
 from __future__ import annotations
@@ -12,14 +13,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bough.native import kernels
-
-# Of splitmix64, as signed numbers: what words lie apart, and how each is mixed.
-_STEP = 0x9E3779B97F4A7C15 - 2**64
-_MIXED = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64))
 
 
 @dataclass(frozen=True)
@@ -34,24 +33,28 @@ class DropoutGenerator:
 
     def keep(self, shape: torch.Size | tuple[int, ...], rate: float) -> Tensor:
         """True where an element stays."""
-        n = math.prod(shape)
-        seed = torch.empty((), dtype=torch.int64, device=self.generator.device)
-        seed.random_(-(2**63), None, generator=self.generator)
-        if seed.device.type == "cpu" and kernels.present():
-            kept = kernels.keep_mask(int(seed), n, threshold(rate))
-        else:
-            kept = _words(seed, (n + 7) // 8).view(torch.uint8)[:n] >= threshold(rate)
-        return kept.view(shape)
+        n, device = math.prod(shape), self.generator.device
+        count = 1 if device.type == "cpu" else (n + 7) // 8
+        drawn = torch.empty(count, dtype=torch.int64, device=device)
+        drawn.random_(-(2**63), None, generator=self.generator)
+        if device.type != "cpu":
+            return drawn.view(torch.uint8)[:n].view(shape) >= threshold(rate)
+        if kernels.present():
+            return kernels.keep_mask(int(drawn), n, threshold(rate)).view(shape)
+        words = splitmix64(int(drawn), (n + 7) // 8)
+        return torch.from_numpy(words.view(np.uint8)[:n] >= threshold(rate)).view(shape)
 
 
-def _words(seed: Tensor, count: int) -> Tensor:
-    """The 64-bit words of the kernel, without it; products wrap around."""
-    z = torch.arange(1, count + 1, device=seed.device).mul_(_STEP).add_(seed)
-    for shift, factor in _MIXED:
-        z.bitwise_xor_(z.bitwise_right_shift(shift).bitwise_and_((1 << 64 - shift) - 1)).mul_(
-            factor
-        )
-    return z.bitwise_xor_(z.bitwise_right_shift(31).bitwise_and_((1 << 33) - 1))
+def splitmix64(seed: int, count: int) -> NDArray[np.uint64]:
+    """The kernel's 64-bit words, without it; products wrap around."""
+    z = np.arange(1, count + 1, dtype=np.uint64)
+    z *= np.uint64(0x9E3779B97F4A7C15)
+    z += np.uint64(seed % 2**64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z ^= z >> np.uint64(shift)
+        z *= np.uint64(factor)
+    z ^= z >> np.uint64(31)
+    return z
 
 
 def threshold(rate: float) -> int:

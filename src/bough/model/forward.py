@@ -26,6 +26,7 @@ from bough.data.examples import CachedStates
 from bough.data.packing import Pack
 from bough.model.adapters import AdapterModule, Segment, SegmentAdapters
 from bough.model.attention import Layout, gather_rows
+from bough.model.copied_rows import copied
 from bough.model.dropout import DropoutGenerator
 from bough.model.families.parts import EmbeddingsModule, LayerModule
 from bough.model.frozen_call import FrozenAdapter, call_frozen
@@ -340,7 +341,7 @@ def _ordered(
         indices.append(index)
     whole = torch.cat(indices)
     if not torch.equal(whole, torch.arange(len(rows))):  # else they lie so already
-        rows = rows[whole.to(rows.device)]  # once for all parts: so is what comes back
+        rows = copied(rows, whole.to(rows.device))  # once for all parts: so is what comes back
     cut = rows.split([len(index) for index in indices])
     return [Group(streams, part) for streams, part in zip(streams_of, cut, strict=True)]
 

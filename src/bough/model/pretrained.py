@@ -17,7 +17,7 @@ from bough import files
 from bough.errors import UserError, nearest, shorten
 from bough.hub import from_hub
 from bough.model.encoder_files import read_tensors, read_tokenizer, weight_files
-from bough.model.weight_names import translate
+from bough.model.families.weight_names import translate
 from bough.parts_of_speech.taggers import TAGS
 from bough.plan.encoder_pooling import EncoderPooling, read_pooling
 from bough.plan.encoder_shape import Shape

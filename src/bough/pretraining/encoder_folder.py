@@ -16,8 +16,8 @@ from bough.files import Content
 from bough.inference.load import load_torch
 from bough.model import pretrained
 from bough.model.encoder_files import read_tensors
+from bough.model.families.weight_names import PREFIXES, their_tensors
 from bough.model.pretrained import Encoder
-from bough.model.weight_names import PREFIXES, their_tensors
 from bough.pretraining.masked_lm import HEAD, MaskedLM, read_head, written_head
 from bough.recipe.quora_caveat import saw_quora
 from bough.runs.run_dir import Run, Writer

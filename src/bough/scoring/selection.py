@@ -2,8 +2,9 @@
 
 With few dev rows a share of right answers says little: of ten models that are equally good, the
 luckiest would be kept. How likely a model finds the right classes hangs less on single rows. So by
-default (`select: auto`) that stands in for the metric of a task with few dev rows, after the
-temperature that the model would be given at its end.
+default (`select: auto`) that stands in for the accuracy of a task with few rows to judge by, after
+the temperature that the model would be given at its end. Who names a metric, or gives rare classes
+more weight, wants another model than the likeliest, and gets it.
 """
 
 from __future__ import annotations
@@ -20,27 +21,26 @@ from bough.recipe.tasks import Task
 from bough.scoring.calibration import log_likelihood
 from bough.scoring.metrics import AGGREGATES, Predictions, normalised
 
-FEW_ROWS = 1000  # dev rows, below which a metric hangs on single ones
+FEW_ROWS = 1000  # rows to judge by, below which a metric hangs on single ones
 
 
-def by_likelihood(task: Task, dev: Examples) -> bool:
+def by_likelihood(task: Task, judged: Examples) -> bool:
     """Whether this task has a part in `auto` by its likelihood, not by its metric."""
-    return task.kind == "classify" and len(dev) < FEW_ROWS
+    plain = task.metric_name == "accuracy" and task.class_weights is None
+    return task.kind == "classify" and plain and len(judged) < FEW_ROWS
 
 
-def explained(probabilities: NDArray[Any], truth: NDArray[Any]) -> float:
-    """How much of what is unknown about the classes these probabilities take away, once they are
-    calibrated: 0 as much as how often each class occurs, 1 all of it (McFadden's R squared)."""
-    shares = np.bincount(truth) / len(truth)
-    unknown = -float((shares[shares > 0] * np.log(shares[shares > 0])).sum())
-    return 1 + log_likelihood(probabilities, truth) / max(unknown, 1e-9)
+def likelihood(probabilities: NDArray[Any], truth: NDArray[Any]) -> float:
+    """The probability of a true class, in the geometric mean over rows, once it is calibrated: from
+    0 to 1 as an accuracy is, so that it has no more weight among other tasks' scores than that."""
+    return float(np.exp(log_likelihood(probabilities, truth)))
 
 
 def said(select: str, tasks: Mapping[str, Task], examples: Mapping[str, Examples]) -> Iterator[str]:
     """What there is to say about it before training."""
     few = [name for name, task in tasks.items() if by_likelihood(task, examples[name])]
     if select == "auto" and few:
-        rows = listed([f"{name} has {len(examples[name]):,} dev rows" for name in few])
+        rows = listed([f"{name} is judged by {len(examples[name]):,} dev rows" for name in few])
         metrics = listed([*dict.fromkeys(tasks[name].metric_name for name in few)])
         yield (
             f"{rows}: the step that finds their labels likeliest will be kept, which hangs less on "
@@ -65,7 +65,7 @@ def value(
     for name, task in tasks.items():
         shares, targets = answers[name].probabilities, examples[name].targets
         if by_likelihood(task, examples[name]) and shares is not None and targets is not None:
-            each.append(explained(shares, targets.numpy()))
+            each.append(likelihood(shares, targets.numpy()))
         else:
             each.append(normalised(task, scores["tasks"][name][task.metric_name]))
     return float(np.mean(each))

@@ -11,7 +11,7 @@ import transformers
 
 from bough.errors import UserError
 from bough.inference.torch_model import MultiTaskModel
-from bough.model.weight_names import CLASSIFIERS
+from bough.model.families.weight_names import CLASSIFIERS
 from bough.recipe.tasks import Task
 from bough.training.teachers.kept_answers import answered
 from bough.training.teachers.sequence_classifier import NAME, is_classifier, open_classifier

@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from bough.errors import UserError, shorten
 from bough.inference.torch_model import MultiTaskModel
 from bough.model.encoder_files import read_tensors, read_tokenizer
+from bough.model.families.weight_names import CLASSIFIERS, translate
 from bough.model.heads import Dense, Head
 from bough.model.network import Network, plan_of
-from bough.model.weight_names import CLASSIFIERS, translate
 from bough.plan.encoder_shape import Shape
 from bough.plan.plan import Cell
 from bough.recipe.labels import class_name

@@ -12,7 +12,7 @@ from transformers import AutoConfig, BertForSequenceClassification, PreTrainedMo
 
 from bough.errors import UserError
 from bough.model import pretrained
-from bough.model.weight_names import expected
+from bough.model.families.weight_names import expected
 from bough.plan.encoder_shape import Shape
 from tests.reference import MODELS, SIZES, keep, reference, same
 
