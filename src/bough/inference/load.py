@@ -64,8 +64,8 @@ def load(
     if precision == "int8" and not model.facts.get("int8"):
         named = source.folder if isinstance(source, Run) else source
         raise UserError(
-            f"{named}: what int8 costs this model's scores has not been measured; do so, on the "
-            f"run's dev rows: bough eval {named} --precision int8"
+            f"{named}: what int8 costs this model's scores has not been measured; do so first, "
+            f"on the dev rows of all its tasks: bough eval {named} --precision int8"
         )
     return model
 
