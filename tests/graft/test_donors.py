@@ -65,9 +65,9 @@ def test_rows_to_judge_by_may_be_given(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"plain.jsonl: has no column 'label', which .*a.jsonl has"):
         donors([folder], {"mood": str(file)}, unlabelled, tmp_path / "rows")
     fresh = tmp_path / "nothing is written before all is right"
-    with pytest.raises(UserError, match=r"judge by are given for 'mod', .* have them: mood"):
+    with pytest.raises(UserError, match=r"--held-out mod=\.\.\.: the tasks are mood"):
         donors([folder], {"mood": str(file)}, {"mod": str(few)}, fresh)
-    with pytest.raises(UserError, match=r"texts are given for 'mod', .* have them: mood"):
+    with pytest.raises(UserError, match=r"--texts mod=\.\.\.: the tasks are mood"):
         donors([folder], {"mood": str(file), "mod": str(file)}, {}, fresh)
     second = str(classifier("bert", tmp_path / "other", numbers=False))
     given = {"": str(file)}

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,12 @@ from bough.export.transformers_export import write_transformers
 from bough.graft.grafting import Graft, Try, graft
 from bough.graft.judgement import Change, Price
 from bough.inference.load import load
+from bough.runs.console import Moment, Silent
 from bough.runs.run_dir import Run
+from bough.training.loop import Stopped
 from bough.training.train import train
 from tests import folders
-from tests.command import bough
+from tests.command import BOUGH, QUIET, bough
 from tests.exports import sentences
 
 SMALL = ["training.steps=4", "training.heads=fresh", "training.batch=8"]
@@ -61,8 +67,12 @@ def test_two_become_one(models: list[str], tiny_folder: Path, tmp_path: Path) ->
     assert told["sentence"] == done.sentence()
     assert done.sentence().startswith("2 models, ")
     assert " -> 1 model, " in done.sentence()
-    with pytest.raises(UserError, match="other files are in it"):
+    with pytest.raises(UserError, match="has a finished graft"):
         graft(models, tmp_path / "graft", texts={"like": pairs})
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes").touch()
+    with pytest.raises(UserError, match="other files are in it"):
+        graft(models, tmp_path / "taken", texts={"like": pairs})
 
 
 def test_labels_and_probabilities_are_judged_too(tiny_folder: Path, tmp_path: Path) -> None:
@@ -133,8 +143,52 @@ def test_the_sentence() -> None:
     )
 
 
+class Impatient(Silent):
+    """Ctrl-C after the third step."""
+
+    def step(self, moment: Moment) -> None:
+        if moment.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_was_stopped_goes_on(models: list[str], tiny_folder: Path, tmp_path: Path) -> None:
+    out, pairs = tmp_path / "graft", {"like": texts(tiny_folder, tmp_path)}
+    with pytest.raises(Stopped):
+        graft(models, out, texts=pairs, tolerance=2.0, overrides=SMALL, display=Impatient())
+    before = [*Run.open(out / "try-1").metrics()]
+    with pytest.raises(UserError, match="has a graft of other models or settings"):
+        graft(models, out, texts=pairs, tolerance=2.0, overrides=["training.steps=9"])
+    done = graft(models, out, texts=pairs, tolerance=2.0, overrides=SMALL)
+    assert [tried.plan for tried in done.tries] == ["full"]
+    assert [*Run.open(out / "try-1").metrics()][: len(before)] == before  # not begun anew
+
+
+def test_a_loss_of_just_the_tolerance_is_allowed() -> None:
+    assert Change("dup", "accuracy", 0.86, 0.85 - 0.86, 0.0, False).fits(0.01)
+    assert not Change("dup", "accuracy", 0.86, -0.0101, 0.0, False).fits(0.01)
+
+
+def test_a_stopped_command_says_how_to_go_on(
+    models: list[str], tiny_folder: Path, tmp_path: Path
+) -> None:
+    """By a process of its own, stopped by a signal in the middle of a training."""
+    out = tmp_path / "graft"
+    command = [*BOUGH, "graft", *models, "--texts", texts(tiny_folder, tmp_path), "-o", str(out)]
+    command += ["--set", "training.steps=4000", "--set", "training.log_every=1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=QUIET)
+    log = out / "try-1" / "metrics.jsonl"
+    while not (log.is_file() and '"loss"' in log.read_text("utf-8")):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.endswith(f"bough: stopped; the same command goes on with {out}\n")
+    assert "Traceback" not in said
+
+
 def test_mistakes(models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UserError, match="a graft makes one model of several"):
+    with pytest.raises(UserError, match="is one model; a graft makes one of several"):
         graft(models[:1], tmp_path / "graft")
     assert bough("graft", models[0], "--texts", "a=", "-o", tmp_path / "graft") == 2
     assert "expected TASK=FILE, or FILE for every task" in capsys.readouterr().err

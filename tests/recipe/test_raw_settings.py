@@ -43,6 +43,10 @@ def test_overrides(write: Write) -> None:
     ("override", "said"),
     [
         ("training.lrr=1", "training.lrr is no key of a recipe; did you mean 'lr'?"),
+        (
+            "training.precision=bf16",
+            "training.precision is no key of a recipe; precision stands in the recipe itself",
+        ),
         ("traning.lr=1", "traning is no key of a recipe; did you mean 'training'?"),
         ("tasks.stt.weight=1", "there is no task 'stt', only sst, sts; did you mean 'sts'?"),
         ("tasks.sst.train.splt=x", "tasks.sst.train.splt is no key of a recipe"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bough.cli.arguments import Threads, settle_threads
+from bough.cli.arguments import Threads, fail, settle_threads
 from bough.cli.train import Set
 from bough.errors import UserError
 from bough.safe_text import shown
@@ -54,20 +54,26 @@ def graft(
     """Make one model of several that loses no more than it may."""
     from bough.graft.grafting import graft as make
     from bough.runs.console import Announcing, for_terminal
+    from bough.training.loop import Failed, Stopped
 
     display = Announcing(for_terminal())
     settle_threads(threads, announce=display.announce)
     files = dict(_named("--texts", text) for text in texts or ())
     judged = dict(_named("--held-out", text) for text in held_out or ())
-    done = make(
-        models, out, texts=files, held_out=judged, tolerance=tolerance, budget=budget,
-        encoder=encoder, overrides=overrides or (), display=display,
-        say=lambda text: print(shown(text)),
-    )  # fmt: skip
+    try:
+        done = make(
+            models, out, texts=files, held_out=judged, tolerance=tolerance, budget=budget,
+            encoder=encoder, overrides=overrides or (), display=display,
+            say=lambda text: print(shown(text)),
+        )  # fmt: skip
+    except (Stopped, KeyboardInterrupt):
+        fail(f"stopped; the same command goes on with {out}", 130)
+    except Failed as failure:
+        fail(str(failure), 1)
     print(shown(done.sentence()))
-    print(shown(f"Next: bough predict {done.chosen.run} FILE   or   bough serve {done.chosen.run}"))
     if not done.fits:
         raise typer.Exit(1)
+    print(shown(f"Next: bough predict {done.chosen.run} FILE   or   bough serve {done.chosen.run}"))
 
 
 def _named(option: str, text: str) -> tuple[str, str]:

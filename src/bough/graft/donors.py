@@ -81,15 +81,15 @@ def donors(
     `held_out` those to judge by; rows that are made are written into `folder`."""
     found = _found(models)
     needing = [each.name for each in found if each.run is None or each.name in texts]
-    for option, given, fitting in (
-        ("texts", [name for name in texts if name], [each.name for each in found]),
-        ("rows to judge by", [*held_out], needing),
-    ):
-        if unknown := [name for name in given if name not in fitting]:
-            raise UserError(
-                f"{option} are given for {unknown[0]!r}, which is none of the tasks that can have "
-                f"them: {listed(fitting) or 'none'}"
-            )
+    names = [each.name for each in found]
+    for option, given in (("--texts", [name for name in texts if name]), ("--held-out", held_out)):
+        if unknown := [name for name in given if name not in names]:
+            raise UserError(f"{option} {unknown[0]}=...: the tasks are {listed(names)}")
+    if own := [name for name in held_out if name not in needing]:
+        raise UserError(
+            f"--held-out {own[0]}=...: {own[0]} is judged by the dev rows of its run; give rows to "
+            f"learn from as well, --texts {own[0]}=FILE, to use others"
+        )
     made: dict[Path, str] = {}  # written once all is found to be right
     out = []
     for each in found:

@@ -25,9 +25,10 @@ from bough.model import pretrained
 from bough.recipe.recipe import MINILM, Recipe
 from bough.runs.console import Display
 from bough.runs.run_dir import Run
-from bough.training.train import train
+from bough.training.train import resume, train
 
 ADAPTERS = "bottleneck:64"
+ASKED = "asked.json"  # what a graft is made of, so that it can go on
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Graft:
     chosen: Try
     tolerance: float
     apart: Price | None = None  # of the student and of the models of tasks that do not fit
+    budget: float | None = None  # minutes of training, all plans together
 
     @property
     def fits(self) -> bool:
@@ -66,9 +68,10 @@ class Graft:
             lost = self.chosen.lost(self.tolerance)
             names = and_then([change.task for change in lost])
             verb = "does" if len(lost) == 1 else "do"
+            short = "" if self.budget is None else f" in {self.budget:g} minutes for all plans"
             return (
-                f"{names} {verb} not fit: under {plan}, {told}; left apart: {self.apart}, beside "
-                f"{self.before} before"
+                f"{names} {verb} not fit{short}: under {plan}, {told}; left apart: {self.apart}, "
+                f"beside {self.before} before"
             )
         unsure = [c.task for c in self.chosen.changes if not c.certain(self.tolerance)]
         more = f" (too few rows to exclude a loss of {2 * self.tolerance:g} in "
@@ -89,7 +92,8 @@ def graft(
     display: Display | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Graft:
-    """Make one model of several; its runs, recipe and rows are written into `out`.
+    """Make one model of several; its runs, recipe and rows are written into `out`. What was stopped
+    goes on where it stood when the same is asked again.
 
     Args:
         models: Runs, model folders, or folders of sequence classifiers of transformers.
@@ -102,15 +106,16 @@ def graft(
         overrides: Settings `a.b=c` of the recipe.
     """
     folder = Path(out)
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder}: other files are in it; choose another place for the graft")
+    told = json.dumps([models, texts or {}, held_out or {}, encoder, overrides], default=str)
+    _free(folder, told)
     found = donors(models, texts or {}, held_out or {}, folder / "rows")
-    if len(found) < 2:
-        raise UserError(f"{models[0]}: has one task; a graft makes one model of several")
+    if len({Path(donor.source).resolve() for donor in found}) < 2:
+        raise UserError(f"{models[0]}: is one model; a graft makes one of several")
     trunk = encoder or encoder_of(found) or MINILM
     recipe = Recipe.read(_recipe(found, trunk), overrides).anchored()
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "recipe.yaml", recipe.dump())
+    write_atomically(folder / ASKED, told)
     asked = _asked(recipe)
     # Two tasks of one model were opened with it, and cost it once.
     opened = {donor.source: donor.model for donor in found}
@@ -127,12 +132,34 @@ def graft(
             if left <= 0:
                 break
             student = _within(student, left / (len(_plans(layers)) - number))
-        run = train(student, folder / f"try-{number + 1}", display=display)
+        run = _trained(student, Run(folder / f"try-{number + 1}"), display)
         tries.append(_judged(plan, run, found, asked))
         say(f"{plan}: {'; '.join(map(str, tries[-1].changes))}")
         if not tries[-1].lost(tolerance):
             break
-    return _ended(folder, found, tries, before, tolerance, asked)
+    return _ended(folder, found, tries, before, tolerance, asked, budget)
+
+
+def _free(folder: Path, told: str) -> None:
+    """Refuse a folder that has anything but a graft of the same that was stopped."""
+    file = folder / ASKED
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not file.is_file():
+        raise UserError(f"{folder}: other files are in it; choose another place for the graft")
+    if (folder / "graft.json").is_file():
+        raise UserError(f"{folder}: has a finished graft; choose another place")
+    if file.read_text(encoding="utf-8") != told:
+        raise UserError(f"{folder}: has a graft of other models or settings; choose another place")
+
+
+def _trained(student: Recipe, run: Run, display: Display | None) -> Run:
+    """To its end, from where it stands."""
+    if run.finished:
+        return run
+    if run.recipe_file.is_file():
+        return resume(run.folder, display)
+    return train(student, run.folder, display=display)
 
 
 def _recipe(found: Sequence[Donor], encoder: str) -> dict[str, Any]:
@@ -190,6 +217,7 @@ def _ended(
     before: Price,
     tolerance: float,
     asked: list[Request],
+    budget: float | None,
 ) -> Graft:
     if not tries:
         raise UserError("the budget was over before a student was trained; give it more minutes")
@@ -199,7 +227,7 @@ def _ended(
     if lost:
         left = {donor.source: donor.model for donor in found if donor.name in lost}
         apart = price([load(chosen.run), *left.values()], asked)
-    done = Graft(before, tuple(tries), chosen, tolerance, apart)
+    done = Graft(before, tuple(tries), chosen, tolerance, apart, budget)
     content = {"sentence": done.sentence(), "fits": done.fits, **asdict(done)}
     write_atomically(folder / "graft.json", json.dumps(content, indent=1) + "\n")
     return done

@@ -21,6 +21,7 @@ from bough.scoring.statistics import Floats
 from bough.training.teachers.soft_answers import decided
 
 ASKED = 40  # requests by which time is measured
+ROUNDED = 1e-9  # .86 - .85 is a little more than .01
 
 Request = tuple[tuple[str, ...], ...]  # the texts of one
 
@@ -37,11 +38,11 @@ class Change:
     agreement: bool  # the rows' labels are the teacher's own answers
 
     def fits(self, tolerance: float) -> bool:
-        return self.value >= -tolerance
+        return self.value >= -tolerance - ROUNDED
 
     def certain(self, tolerance: float) -> bool:
         """Whether the rows exclude a loss of more than twice the tolerance."""
-        return self.value - self.half >= -2 * tolerance
+        return self.value - self.half >= -2 * tolerance - ROUNDED
 
     def __str__(self) -> str:
         return f"{self.task} {number(self.value, signed=True)} ± {number(self.half)}"

@@ -176,6 +176,7 @@ def _weighed(run: Run, model: Model, rows: Mapping[str, Rows], say: Say) -> Eval
     for change in found:
         say(str(change))
     keep(run, model, found)
+    say(f"{run.folder}: may answer in int8 now: bough serve {run.folder} --precision int8")
     return after
 
 

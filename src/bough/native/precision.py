@@ -40,7 +40,8 @@ def resolve(precision: str, device: torch.device) -> Precision:
     if asked in ("fp32", "bf16"):
         return "bf16" if asked == "bf16" else "fp32"
     name = "BOUGH_PRECISION" if precision == "auto" else "precision"
-    raise UserError(f"{name} is {shorten(asked)}; expected auto, fp32 or bf16")
+    answers = " (int8 is for answers: predict, eval and serve --precision int8)"
+    raise UserError(f"{name} is {shorten(asked)}; expected auto, fp32 or bf16{answers}")
 
 
 def agreed(

@@ -178,7 +178,7 @@ class RawSettings:
     ) -> None:
         known = self.keys(here)
         if known is not None and step not in known:
-            raise UserError(f"{origin}: {_no_key((*here, step), known, self.kind)}")
+            raise UserError(f"{origin}: {self._no_key((*here, step), known)}")
         if here == ("tasks",) and not last and step not in holder:
             names = listed(list(holder)) or "none"
             raise UserError(
@@ -211,6 +211,14 @@ class RawSettings:
         """Pydantic's place in terms of what was written: its tags of alternatives left out."""
         return tuple(p for p in places if not (isinstance(p, str) and p[:1] + p[-1:] in _TAGS))
 
+    def _no_key(self, path: yaml.Path, known: Mapping[str, object]) -> str:
+        name = ELSEWHERE.get(str(path[-1]), str(path[-1]))
+        if len(path) > 1 and name in (self.keys(()) or {}):
+            close = f"; {name} stands in the {self.kind} itself"
+        else:
+            close = nearest(name, known) or f"; expected {listed(list(known), 50)}"
+        return f"{dotted(path)} is no key of a {self.kind}{close}"
+
     def _sentence(self, error: ErrorDetails, path: yaml.Path) -> str:
         key, value = dotted(path) or f"the {self.kind}", error["input"]
         context = error.get("ctx", {})
@@ -220,7 +228,7 @@ class RawSettings:
             case "missing":
                 return f"{key} is missing. {help_ or ''}".strip()
             case "extra_forbidden":
-                return _no_key(path, fields or {}, self.kind)
+                return self._no_key(path, fields or {})
             case "literal_error":
                 words = re.findall(r"'([^']*)'", context["expected"])
                 close = nearest(value, words) if isinstance(value, str) else ""
@@ -269,12 +277,6 @@ def unresolved(written: str, value: str) -> str | None:
 def escaped(text: str) -> str:
     """A text in which no variable is meant, as settings write it."""
     return text.replace("${", "$${")
-
-
-def _no_key(path: yaml.Path, known: Mapping[str, object], kind: str) -> str:
-    name = ELSEWHERE.get(str(path[-1]), str(path[-1]))
-    close = nearest(name, known) or f"; expected {listed(list(known), 50)}"
-    return f"{dotted(path)} is no key of a {kind}{close}"
 
 
 def _text(path: Path) -> str:

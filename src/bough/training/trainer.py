@@ -296,7 +296,7 @@ class Trainer:
             elif {*phase.schedule.tasks} & {*self.counted}:  # else no score here can grow
                 progress.since_best += 1
         self.writer.log({"step": progress.total, **found, "best": better})
-        self.display.scored(progress.total, scores, better)
+        self.display.scored(progress.total, scores, better and value is not None)
         patience = phase.training.patience
         return patience is not None and progress.since_best >= patience
 

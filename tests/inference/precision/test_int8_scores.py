@@ -43,6 +43,7 @@ def test_it_is_measured_said_and_kept(run: Run) -> None:
     told: list[str] = []
     found = evaluate(run, precision="int8", say=told.append)
     told = [line for line in told if "commonest class" not in line]
+    assert told.pop().endswith(f"bough serve {run.folder} --precision int8")
     assert [line.split(":")[0] for line in told] == list(found.scores["tasks"])
     model = load(run, precision="int8")
     plain = evaluate(run, precision="fp32").scores["tasks"]
