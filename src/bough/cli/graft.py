@@ -58,8 +58,7 @@ def graft(
 
     display = Announcing(for_terminal())
     settle_threads(threads, announce=display.announce)
-    files = dict(_named("--texts", text) for text in texts or ())
-    judged = dict(_named("--held-out", text) for text in held_out or ())
+    files, judged = _named("--texts", texts), _named("--held-out", held_out)
     try:
         done = make(
             models, out, texts=files, held_out=judged, tolerance=tolerance, budget=budget,
@@ -76,14 +75,17 @@ def graft(
     print(shown(f"Next: bough predict {done.chosen.run} FILE   or   bough serve {done.chosen.run}"))
 
 
-def _named(option: str, text: str) -> tuple[str, str]:
-    """A task and its file; a file of texts alone is for all."""
-    task, sign, file = text.partition("=")
-    for_all = option == "--texts"
-    if not (task and file if sign else for_all):
-        more = ", or FILE for every task without rows" if for_all else ""
-        raise UserError(f"{option} {text}: expected TASK=FILE{more}")
-    return (task, file) if sign else ("", text)
+def _named(option: str, given: list[str] | None) -> dict[str, str]:
+    """Files by task; a file of texts alone is for all."""
+    files = {}
+    for text in given or ():
+        task, sign, file = text.partition("=")
+        for_all = option == "--texts"
+        if not (task and file if sign else for_all):
+            more = ", or FILE for every task without rows" if for_all else ""
+            raise UserError(f"{option} {text}: expected TASK=FILE{more}")
+        files[task if sign else ""] = file if sign else text
+    return files
 
 
 def soup(
