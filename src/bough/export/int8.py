@@ -21,6 +21,7 @@ from bough.inference.evaluation import evaluated
 from bough.inference.model import Model
 from bough.inference.precision.int8_scores import changes
 from bough.runs.run_dir import Run
+from bough.scoring.tolerance import within
 
 Tell = Callable[[str], None]
 Scores = dict[str, dict[str, Any]]
@@ -70,10 +71,7 @@ def check(
     found = changes(fp32, before, after)
     for change in found:
         tell(str(change))
-    # A score that is no number is never better than another: it must not slip through.
-    worse = [
-        change for change in found if not change.drop <= tolerance + 1e-9
-    ]  # .86 - .85 is above .01
+    worse = [change for change in found if not within(change.drop, tolerance)]
     if worse:
         worst = max(worse, key=lambda change: change.drop)
         raise UserError(

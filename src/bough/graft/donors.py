@@ -63,7 +63,7 @@ class Donor:
         return matched(self.name, self.task, self.teacher, said)
 
 
-class _Found(NamedTuple):
+class _Bare(NamedTuple):
     """A task of a model, before its rows are looked at."""
 
     name: str
@@ -79,7 +79,7 @@ def donors(
 ) -> list[Donor]:
     """All tasks of these models; `texts` has files by task, or under "" for the tasks without, and
     `held_out` those to judge by; rows that are made are written into `folder`."""
-    found = _found(models)
+    found = _tasks_of(models)
     needing = [each.name for each in found if each.run is None or each.name in texts]
     names = [each.name for each in found]
     for option, given in (("--texts", [name for name in texts if name]), ("--held-out", held_out)):
@@ -109,8 +109,8 @@ def donors(
     return out
 
 
-def _found(models: Sequence[str]) -> list[_Found]:
-    found: list[_Found] = []
+def _tasks_of(models: Sequence[str]) -> list[_Bare]:
+    found: list[_Bare] = []
     for source in models:
         inside = teacher_folder(source)
         foreign = is_classifier(inside)
@@ -119,7 +119,7 @@ def _found(models: Sequence[str]) -> list[_Found]:
         stem = re.sub(r"[^A-Za-z0-9_-]", "-", Path(source).resolve().name)
         for theirs in [stem] if model is None else list(model.tasks):
             name = _free(theirs, [each.name for each in found])
-            found.append(_Found(name, theirs, source, run, model, inside))
+            found.append(_Bare(name, theirs, source, run, model, inside))
     return found
 
 
@@ -136,7 +136,7 @@ def _taken(task: Task, keys: Sequence[str], **more: Any) -> Task:
     return Task(**{key: value for key, value in settings.items() if value is not None}, **more)
 
 
-def _of_run(found: _Found) -> Donor:
+def _of_run(found: _Bare) -> Donor:
     name, theirs, source, run, model, _ = found
     assert run is not None
     assert model is not None
@@ -155,7 +155,7 @@ def _of_run(found: _Found) -> Donor:
 
 
 def _with_texts(
-    found: _Found, file: str, judged: str | None, folder: Path, made: dict[Path, str]
+    found: _Bare, file: str, judged: str | None, folder: Path, made: dict[Path, str]
 ) -> Donor:
     """A donor without rows: those of a file, judged by others or by a part of them."""
     name, theirs, source, _, model, inside = found

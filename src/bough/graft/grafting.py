@@ -107,7 +107,7 @@ def graft(
     """
     folder = Path(out)
     told = json.dumps([models, texts or {}, held_out or {}, encoder, overrides], default=str)
-    _free(folder, told)
+    _refuse_others(folder, told)
     found = donors(models, texts or {}, held_out or {}, folder / "rows")
     if len({Path(donor.source).resolve() for donor in found}) < 2:
         raise UserError(f"{models[0]}: is one model; a graft makes one of several")
@@ -140,7 +140,7 @@ def graft(
     return _ended(folder, found, tries, before, tolerance, asked, budget)
 
 
-def _free(folder: Path, told: str) -> None:
+def _refuse_others(folder: Path, told: str) -> None:
     """Refuse a folder that has anything but a graft of the same that was stopped."""
     file = folder / ASKED
     if not folder.exists() or not any(folder.iterdir()):

@@ -18,10 +18,10 @@ from bough.runs.run_dir import Run
 from bough.scoring import statistics
 from bough.scoring.pseudo_values import pseudo_values
 from bough.scoring.statistics import Floats
+from bough.scoring.tolerance import within
 from bough.training.teachers.soft_answers import decided
 
 ASKED = 40  # requests by which time is measured
-ROUNDED = 1e-9  # .86 - .85 is a little more than .01
 
 Request = tuple[tuple[str, ...], ...]  # the texts of one
 
@@ -38,11 +38,11 @@ class Change:
     agreement: bool  # the rows' labels are the teacher's own answers
 
     def fits(self, tolerance: float) -> bool:
-        return self.value >= -tolerance - ROUNDED
+        return within(-self.value, tolerance)
 
     def certain(self, tolerance: float) -> bool:
         """Whether the rows exclude a loss of more than twice the tolerance."""
-        return self.value - self.half >= -2 * tolerance - ROUNDED
+        return within(self.half - self.value, 2 * tolerance)
 
     def __str__(self) -> str:
         return f"{self.task} {number(self.value, signed=True)} ± {number(self.half)}"
